@@ -1,0 +1,32 @@
+.PHONY: setup demo test check bench lock clean
+
+setup:
+	@scripts/setup
+
+demo: setup
+	@.venv/bin/penstock demo
+
+check: setup
+	@scripts/check
+
+test: check
+	@.venv/bin/pytest
+
+# One JSON file for each benchmark, in bench/out.
+bench: setup
+	@mkdir -p bench/out
+	@set -e; for script in $(wildcard bench/*.py); do \
+	  name=$$(basename "$$script" .py); \
+	  echo "bench: $$name"; \
+	  .venv/bin/python "$$script" --quick --json > "bench/out/$$name.json"; \
+	done
+
+# Newest versions that pyproject.toml allows. --upgrade, else uv keeps what the file has. No header and
+# no annotations: the file must carry no address.
+lock:
+	@.venv/bin/uv --quiet pip compile --universal --upgrade --generate-hashes --no-header --no-annotate \
+	  --python-version 3.11 --extra dev --extra build pyproject.toml --output-file requirements.lock
+
+clean:
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis bench/out
+	@find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,72 @@
+"""How every command speaks: the outcome first, then the table, then where the evidence lies.
+
+Results go to standard output, progress and errors to standard error, so `--json` can be piped.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.table import Table
+
+from penstock import specs
+
+Progress = Callable[[str], None]
+
+_out = Console(highlight=False)
+_err = Console(stderr=True, highlight=False)
+
+
+def outcome(sentence: str) -> None:
+    """The one sentence that a tired engineer can act on."""
+    _out.print(sentence, style="bold", markup=False, soft_wrap=True)
+
+
+def note(sentence: str) -> None:
+    _out.print(sentence, markup=False, soft_wrap=True)
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """The one table renderer. Columns whose cells are numbers are set flush right."""
+    cells = [["" if cell is None else _text(cell) for cell in row] for row in rows]
+    numeric = [
+        bool(cells) and all(row[i].lstrip("-")[:1].isdigit() or not row[i] for row in cells)
+        for i in range(len(columns))
+    ]
+    drawn = Table(box=None, pad_edge=False, header_style="dim")
+    for name, right in zip(columns, numeric, strict=True):
+        drawn.add_column(name, justify="right" if right else "left", overflow="fold")
+    for row in cells:
+        drawn.add_row(*row)
+    _out.print()
+    _out.print(drawn)
+    _out.print()
+
+
+def emit_json(value: object) -> None:
+    sys.stdout.write(specs.dump_json(value))
+
+
+def warn(text: str) -> None:
+    _err.print(text, style="yellow", markup=False, soft_wrap=True)
+
+
+def error(text: str) -> None:
+    _err.print(f"error: {text}", style="red", markup=False, soft_wrap=True)
+
+
+@contextmanager
+def progress() -> Iterator[Progress]:
+    """A line that says what is going on; on a terminal it stands still and turns."""
+    if _err.is_terminal:
+        with _err.status("…") as status:
+            yield lambda text: status.update(text)
+    else:
+        yield lambda text: _err.print(text, markup=False)
+
+
+def _text(cell: object) -> str:
+    return f"{cell:.3g}" if isinstance(cell, float) else str(cell)

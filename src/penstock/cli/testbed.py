@@ -1,0 +1,359 @@
+"""`penstock testbed`: a cluster on this machine that outlives the command, and what is done to it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from penstock import client_properties as kafka_properties
+from penstock import specs
+from penstock.cli import output
+from penstock.domain.broker_view import BrokerRates, BrokerView, RequestClass, rates
+from penstock.domain.cluster import ClusterSpec
+from penstock.domain.errors import BadInput, TestbedError
+from penstock.domain.fault import FaultPlan
+from penstock.domain.network import NetworkSpec, NetworkTrace
+from penstock.domain.value import FieldError
+from penstock.testbed import lease
+from penstock.testbed.cluster import Cluster
+from penstock.testbed.connection import ExistingCluster
+from penstock.testbed.faults import Event, FaultInjector
+from penstock.testbed.lease import Lease
+from penstock.testbed.network.hosts import Network
+from penstock.testbed.network.trace import TracePlayer
+from penstock.testbed.observe import observe
+from penstock.testbed.parts import Parts, find_parts
+
+DEFAULT_NAME = "testbed"
+
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+_name = click.argument("name", default=DEFAULT_NAME)
+_of = click.option("--name", default=DEFAULT_NAME, show_default=True, help="Which testbed.")
+_file = click.argument("file", type=click.Path(path_type=Path))
+
+
+@click.group()
+def testbed() -> None:
+    """Start, look at and remove a real Kafka cluster on this machine."""
+    swept = lease.sweep(lease.default_root())
+    if swept:
+        output.warn(f"removed what a killed command had left: {', '.join(swept)}")
+
+
+@testbed.command()
+@click.argument("spec_file", required=False, type=click.Path(path_type=Path))
+@click.option("--name", default=DEFAULT_NAME, show_default=True, help="To tell testbeds apart.")
+@click.option("--brokers", type=int, help="Number of brokers (1 to 16).")
+@click.option("--controllers", type=int, help="Separate controllers; 0: the brokers are.")
+@click.option("--heap-mb", type=int, help="Java heap per broker.")
+@click.option("--port", type=int, help="First port on loopback.")
+@click.option("--place", type=click.Choice(["loopback", "namespaces"]))
+@click.option("--security", type=click.Choice(["plaintext", "sasl_ssl"]))
+@click.option(
+    "--property", "properties", multiple=True, metavar="NAME=VALUE", help="Any broker property."
+)
+@click.option("--warm-up", "warm_up_s", type=float, default=0, help="Seconds of load beforehand.")
+@click.option("--foreground", is_flag=True, help="Stay until Ctrl-C, then remove everything.")
+@_json
+def up(
+    spec_file: Path | None,
+    name: str,
+    properties: tuple[str, ...],
+    warm_up_s: float,
+    foreground: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Start a cluster, from a SPEC_FILE (`penstock schema cluster`), options, or both."""
+    spec = _spec(spec_file, options, properties)
+    with output.progress() as say:
+        parts = find_parts(os.environ, on_progress=say)
+        cluster = Cluster(spec, parts=parts, name=name, detached=not foreground, on_progress=say)
+        began = time.monotonic()
+        cluster.start()
+        try:
+            if warm_up_s:
+                cluster.warm_up(warm_up_s)
+        except BaseException:
+            cluster.stop()
+            raise
+    took_s = time.monotonic() - began
+    try:
+        _report_up(cluster, name, took_s, as_json)
+        if foreground:
+            signal.pause()
+    finally:
+        if foreground:
+            cluster.stop()
+
+
+def _report_up(cluster: Cluster, name: str, took_s: float, as_json: bool) -> None:
+    properties_file = cluster.directory / "client.properties"
+    sentence = (
+        f"{cluster.spec.brokers} brokers are ready after {took_s:.1f} s: "
+        f"{cluster.bootstrap_servers}"
+    )
+    if as_json:
+        output.emit_json(
+            {
+                "name": name,
+                "outcome": sentence,
+                "bootstrap_servers": cluster.bootstrap_servers,
+                "client_properties": properties_file,
+                "ready_after_s": round(took_s, 2),
+                "directory": cluster.directory,
+            }
+        )
+        return
+    output.outcome(sentence)
+    output.note(f"clients:  {properties_file}")
+    if cluster.network is not None:
+        output.note(f"on hosts: ip netns exec {cluster.held.namespace('producer-1')} …")
+    output.note(f"look:     penstock testbed status {name}")
+    output.note(f"remove:   penstock testbed down {name}")
+
+
+@testbed.command()
+@_name
+@click.option("--interval", "interval_s", type=float, default=1.0, help="Seconds for the rates.")
+@click.option("--bootstrap-servers", help="Look at an existing cluster instead.")
+@click.option(
+    "--client-properties",
+    type=click.Path(path_type=Path),
+    help="Kafka client.properties for that cluster.",
+)
+@_json
+def status(
+    name: str,
+    interval_s: float,
+    bootstrap_servers: str | None,
+    client_properties: Path | None,
+    as_json: bool,
+) -> int:
+    """Show the brokers' own view. Exits with 4 if a broker is down or a copy lags."""
+    if bootstrap_servers:
+        return _status_of_existing(bootstrap_servers, client_properties, as_json)
+    cluster = _attach(name)
+    before = observe(cluster)
+    time.sleep(interval_s)  # the time over which rates are taken; nothing is awaited
+    after = observe(cluster)
+    between = {b: rates(before[b], after[b]) for b in after}
+    lagging = cluster.admin.out_of_sync()
+    down = [b for b, view in after.items() if view.state != "running"]
+    sentence = _health(len(after), down, lagging)
+    if as_json:
+        links = _links(cluster.network) if cluster.network else {}
+        output.emit_json(
+            {
+                "name": name,
+                "outcome": sentence,
+                "healthy": not (down or lagging),
+                "bootstrap_servers": cluster.bootstrap_servers,
+                "out_of_sync": lagging,
+                "brokers": list(after.values()),
+                "rates": list(between.values()),
+                "links": links,
+            }
+        )
+    else:
+        output.outcome(sentence)
+        output.table(_COLUMNS, [_row(after[b], between[b]) for b in after])
+    return 4 if down or lagging else 0
+
+
+_COLUMNS = [
+    "broker", "state", "leads", "lagging", "in MB/s", "out MB/s", "produce/s", "queue ms",
+    "local ms", "remote ms", "total p99 ms", "cores", "MB", "handles",
+]  # fmt: skip
+
+
+def _row(view: BrokerView, rate: BrokerRates) -> list[object]:
+    produce = view.requests.get(RequestClass.PRODUCE)
+    use = view.process
+    return [
+        view.broker,
+        view.state,
+        view.leaders,
+        view.under_replicated_partitions,
+        f"{rate.bytes_in_per_s / 1e6:.2f}",
+        f"{rate.bytes_out_per_s / 1e6:.2f}",
+        f"{rate.requests_per_s[RequestClass.PRODUCE]:.0f}",
+        f"{produce.queue.mean_ms:.2f}" if produce else "",
+        f"{produce.local.mean_ms:.2f}" if produce else "",
+        f"{produce.remote.mean_ms:.2f}" if produce else "",
+        f"{produce.total.p99_ms:.1f}" if produce else "",
+        f"{rate.cpu_cores:.2f}",
+        use.resident_bytes // 2**20 if use else "",
+        use.open_handles if use else "",
+    ]
+
+
+def _health(brokers: int, down: list[int], lagging: list[str]) -> str:
+    if down:
+        return f"Broker {', '.join(map(str, down))} of {brokers} does not run."
+    if lagging:
+        return f"{len(lagging)} partitions lag, such as {lagging[0]}."
+    return f"All {brokers} brokers run and every copy is in sync."
+
+
+def _status_of_existing(servers: str, properties: Path | None, as_json: bool) -> int:
+    given = kafka_properties.load(properties) if properties else None
+    cluster = ExistingCluster(servers, given)
+    brokers = cluster.check_reachable()
+    lagging = cluster.admin.out_of_sync()
+    sentence = f"{len(brokers)} brokers answer; " + (
+        f"{len(lagging)} partitions lag, such as {lagging[0]}."
+        if lagging
+        else "every copy is in sync."
+    )
+    if as_json:
+        output.emit_json({"outcome": sentence, "brokers": sorted(brokers), "out_of_sync": lagging})
+    else:
+        output.outcome(sentence)
+        output.note("(timings and processes can be seen on a testbed only)")
+    return 4 if lagging else 0
+
+
+@testbed.command()
+@_name
+@click.option("--all", "everything", is_flag=True, help="Every detached testbed of this user.")
+@_json
+def down(name: str, everything: bool, as_json: bool) -> None:
+    """Remove a cluster with its processes, networks and files."""
+    held = [h for h in lease.leases(lease.default_root()) if lease.is_detached(h)]
+    chosen = held if everything else [_find(name)]
+    for one in chosen:
+        lease.release(one)
+    names = [one.id for one in chosen]
+    sentence = f"Removed {', '.join(names)}." if names else "There was no testbed."
+    if as_json:
+        output.emit_json({"outcome": sentence, "removed": names})
+    else:
+        output.outcome(sentence)
+
+
+@testbed.command()
+@_file
+@_of
+@_json
+def network(file: Path, name: str, as_json: bool) -> None:
+    """Change links now: the `links` of a FILE (`penstock schema network`). Others stay."""
+    net = _network(_attach(name))
+    links = specs.load(file, NetworkSpec).links
+    with _naming(file):
+        net.set(links)
+    _report_links(f"{len(net.names.conditions(links))} links changed.", net, as_json)
+
+
+@testbed.command()
+@_file
+@_of
+@_json
+def replay(file: Path, name: str, as_json: bool) -> None:
+    """Let the network change as a trace FILE says (`penstock schema trace`)."""
+    net = _network(_attach(name))
+    trace = specs.load(file, NetworkTrace)
+    with output.progress() as say, _naming(file), TracePlayer(net, trace) as player:
+        say(f"replaying {len(trace.steps)} steps, {trace.steps[-1].at_s:g} s")
+        player.join()
+    last_s = trace.steps[-1].at_s
+    _report_links(f"Replayed {len(trace.steps)} steps over {last_s:g} s.", net, as_json)
+
+
+def _report_links(sentence: str, net: Network, as_json: bool) -> None:
+    if as_json:
+        output.emit_json({"outcome": sentence, "links": _links(net)})
+    else:
+        output.outcome(sentence)
+
+
+@testbed.command()
+@_file
+@_of
+@_json
+def fault(file: Path, name: str, as_json: bool) -> None:
+    """Carry out the faults of a file (`penstock schema faults`), each checked to take effect."""
+    cluster = _attach(name)
+    plan = specs.load(file, FaultPlan)
+
+    def show(event: Event) -> None:
+        if not as_json:
+            output.note(f"{event.at_s:7.2f} s  {event.sentence} (took {event.took_s:.2f} s)")
+
+    with _naming(file), FaultInjector(cluster, plan.faults, on_event=show) as injector:
+        injector.join()
+    sentence = f"{len(plan.faults)} faults struck."
+    if as_json:
+        output.emit_json({"outcome": sentence, "events": injector.events})
+    else:
+        output.outcome(sentence)
+
+
+def _spec(file: Path | None, options: dict[str, Any], properties: tuple[str, ...]) -> ClusterSpec:
+    given = {name: value for name, value in options.items() if value is not None}
+    base = specs.load(file, ClusterSpec) if file else ClusterSpec()
+    pairs = {}
+    for text in properties:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise BadInput(f"--property {text!r} has no value", "write NAME=VALUE")
+        pairs[key.strip()] = value.strip()
+    try:
+        return replace(base, **given, properties={**base.properties, **pairs})
+    except FieldError as error:
+        raise BadInput(f"--{error.field}: {error.value!r} {error.fix}") from None
+
+
+def _find(name: str) -> Lease:
+    found = {held.id: held for held in lease.leases(lease.default_root())}
+    if name not in found:
+        known = ", ".join(found) or "none runs"
+        raise TestbedError(
+            f"there is no testbed {name!r} ({known})", "start one: penstock testbed up"
+        )
+    if not lease.is_detached(found[name]):
+        raise TestbedError(
+            f"testbed {name!r} belongs to a command that runs now", "end that command instead"
+        )
+    return found[name]
+
+
+def _links(net: Network) -> dict[str, Any]:
+    """Every link that is not perfect or was not: its condition and what it did to packets."""
+    stats = net.stats()
+    return {
+        f"{src} > {dst}": {"condition": condition, "packets": stats.get((src, dst))}
+        for (src, dst), condition in net.conditions.items()
+    }
+
+
+def _attach(name: str) -> Cluster:
+    held = _find(name)
+    parts: Parts = find_parts(os.environ)
+    return Cluster.attach(held, parts)
+
+
+def _network(cluster: Cluster) -> Network:
+    if cluster.network is None:
+        raise BadInput(
+            "this testbed is on loopback, which has no links to change",
+            "start one with --place namespaces (needs root)",
+        )
+    return cluster.network
+
+
+@contextmanager
+def _naming(file: Path) -> Iterator[None]:
+    """A field that only the running testbed can judge is reported with the file it is in."""
+    try:
+        yield
+    except FieldError as error:
+        raise BadInput(f"{file}: {error}") from None

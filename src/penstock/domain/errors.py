@@ -1,0 +1,58 @@
+"""What can go wrong, as a tree. Every error says what happened and what to do about it.
+
+    PenstockError            exit code 1   something we did not foresee a better class for
+    ├── BadInput             exit code 2   a file, an option or a value that cannot be used
+    ├── MissingPart          exit code 3   the machine lacks something (Java, root, a kernel feature)
+    ├── TestbedError         exit code 4   the cluster or its network did not do what was asked
+    │   └── FaultDidNotTake  exit code 4   a fault was injected but had no effect
+    └── FetchFailed          exit code 5   a registry was unreachable or what it sent is not what we pinned
+
+A verdict ("the objective is not met") is a result and not an error; it exits with 10.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class PenstockError(Exception):
+    """A failure with its remedy: `message` says what happened, `fix` what to do."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, fix: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.fix = fix
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  fix: {self.fix}" if self.fix else self.message
+
+
+class BadInput(PenstockError):
+    """A file, an option or a value that cannot be used."""
+
+    exit_code = 2
+
+
+class MissingPart(PenstockError):
+    """The machine lacks something that was asked for."""
+
+    exit_code = 3
+
+
+class TestbedError(PenstockError):
+    """The cluster or its network did not do what was asked."""
+
+    __test__ = False  # pytest collects classes called Test*
+    exit_code = 4
+
+
+class FaultDidNotTake(TestbedError):
+    """A fault was injected but had no effect, so a run would prove nothing."""
+
+
+class FetchFailed(PenstockError):
+    """A registry was unreachable, or what it sent is not what we pinned."""
+
+    exit_code = 5

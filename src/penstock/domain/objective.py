@@ -1,0 +1,44 @@
+"""What the owner of a stream wants of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from penstock.domain.value import Bound, Doc, Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class KpiWeights(Value):
+    """The weights of S0's KPI (eq. 5.2): γ = ω1·φ + ω2·μ + ω3·(1 − P_l) + ω4·(1 − P_d)."""
+
+    bandwidth: Annotated[float, Bound(ge=0, le=1), Doc("ω1: share of the bandwidth used")] = 0.3
+    throughput: Annotated[float, Bound(ge=0, le=1), Doc("ω2: share of the best rate")] = 0.3
+    no_loss: Annotated[float, Bound(ge=0, le=1), Doc("ω3")] = 0.3
+    no_duplication: Annotated[float, Bound(ge=0, le=1), Doc("ω4")] = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        total = self.bandwidth + self.throughput + self.no_loss + self.no_duplication
+        self.require(
+            math.isclose(total, 1, abs_tol=1e-9),
+            "no_duplication",
+            f"makes the four weights sum to {total:g}; they must sum to 1",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Objective(Value):
+    """Limits that a run meets or does not. What is absent does not matter to the owner."""
+
+    latency_ms: Annotated[
+        float | None, Bound(gt=0), Doc("ζ: a message later than this is a violation")
+    ] = None
+    violation_share: Annotated[
+        float, Bound(ge=0, le=1), Doc("η_v: share of messages that may be later than latency_ms")
+    ] = 0.01
+    lost_share: Annotated[float | None, Bound(ge=0, le=1), Doc("P_l allowed")] = None
+    duplicated_share: Annotated[float | None, Bound(ge=0, le=1), Doc("P_d allowed")] = None
+    throughput_mb_per_s: Annotated[float | None, Bound(gt=0), Doc("wanted, in 10⁶ bytes/s")] = None
+    weights: KpiWeights = field(default_factory=KpiWeights)

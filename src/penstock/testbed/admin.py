@@ -1,0 +1,134 @@
+"""What the testbed asks a cluster through Kafka's own admin protocol."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+
+from penstock.domain.cluster import TopicSpec
+from penstock.domain.errors import BadInput, TestbedError
+from penstock.domain.value import FieldError
+from penstock.testbed.waiting import wait_until
+
+_log = logging.getLogger("penstock.kafka")
+_log.setLevel(logging.CRITICAL)  # a broker that is not up yet is no news here
+
+_REQUEST_S = 10.0
+
+
+class Admin:
+    """A few questions and orders. `place` is where clients must be made to reach the brokers."""
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        place: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        self._config = dict(config)
+        self._place = place
+        with place():  # a client's threads stay where it was made
+            self._client = AdminClient({**config, "socket.timeout.ms": 5000}, logger=_log)
+
+    def broker_ids(self, timeout_s: float = 2.0) -> set[int]:
+        """The brokers that are registered and not fenced."""
+        try:
+            return set(self._client.list_topics(timeout=timeout_s).brokers)
+        except KafkaException:
+            return set()
+
+    def controller_id(self) -> int:
+        """The broker that answers for the active controller."""
+        description = self._client.describe_cluster(request_timeout=_REQUEST_S).result()
+        if description.controller is None:
+            raise TestbedError("the cluster has no active controller")
+        return int(description.controller.id)
+
+    def leader(self, topic: str, partition: int) -> int:
+        partitions = self._partitions(topic)
+        if partition not in partitions:
+            raise TestbedError(f"there is no partition {topic}-{partition}")
+        return int(partitions[partition].leader)
+
+    def _partitions(self, topic: str) -> Mapping[int, Any]:
+        """The metadata of a topic's partitions."""
+        found: Mapping[int, Any] = {}
+
+        def known() -> bool:
+            nonlocal found
+            metadata = self._client.list_topics(topic, timeout=_REQUEST_S).topics[topic]
+            found = metadata.partitions if metadata.error is None else {}
+            return bool(found)
+
+        # Any broker may answer, and one may hear of a new topic later than the others.
+        wait_until(known, timeout_s=10, what=f"topic {topic!r} to be known")
+        return found
+
+    def out_of_sync(self, timeout_s: float = 2.0) -> list[str]:
+        """Partitions without a leader or with a follower that lags: 'topic-0: 2 of 3 in sync'."""
+        try:
+            topics = self._client.list_topics(timeout=timeout_s).topics
+        except KafkaException as error:
+            return [f"no answer: {error.args[0].str()}"]
+        return [
+            f"{name}-{number}: leader {p.leader}, {len(p.isrs)} of {len(p.replicas)} in sync"
+            for name, topic in topics.items()
+            for number, p in topic.partitions.items()
+            if p.leader < 0 or len(p.isrs) < len(p.replicas)
+        ]
+
+    def create_topic(self, topic: TopicSpec, brokers: int, timeout_s: float = 30) -> None:
+        """Make a topic; it returns when every partition has its leader and all its followers."""
+        try:
+            topic.check_fits(brokers)
+        except FieldError as error:
+            raise BadInput(f"topic {topic.name}: {error}") from None
+        new = NewTopic(
+            topic.name,
+            num_partitions=topic.partitions,
+            replication_factor=topic.replication,
+            config=topic.config_text(),
+        )
+        try:
+            self._client.create_topics([new], request_timeout=_REQUEST_S)[topic.name].result()
+        except KafkaException as error:
+            raise TestbedError(f"topic {topic.name} was not made: {error.args[0].str()}") from None
+
+        def in_sync() -> bool:
+            partitions = self._partitions(topic.name).values()
+            return len(partitions) == topic.partitions and all(
+                p.leader >= 0 and len(p.isrs) == topic.replication for p in partitions
+            )
+
+        wait_until(in_sync, timeout_s=timeout_s, what=f"all copies of {topic.name} to be in sync")
+
+    def delete_topic(self, name: str) -> None:
+        self._client.delete_topics([name], request_timeout=_REQUEST_S)[name].result()
+
+    def end_offsets(self, topic: str) -> dict[int, int]:
+        """The end of each partition: how many records were ever appended to it."""
+        asked = {TopicPartition(topic, p): OffsetSpec.latest() for p in self._partitions(topic)}
+        answers = self._client.list_offsets(asked, request_timeout=_REQUEST_S)
+        return {tp.partition: int(answer.result().offset) for tp, answer in answers.items()}
+
+    def send(self, topic: str, partitions: int, messages: int, size_bytes: int) -> None:
+        """Send throw-away messages to every partition and wait until all are acknowledged."""
+        failed: list[str] = []
+
+        def report(error: Any, _message: object) -> None:
+            if error is not None:
+                failed.append(error.str())
+
+        with self._place():
+            producer = Producer({**self._config, "acks": "all", "linger.ms": 1}, logger=_log)
+        payload = bytes(size_bytes)
+        for i in range(messages):
+            producer.produce(topic, payload, partition=i % partitions, on_delivery=report)
+            producer.poll(0)
+        left = producer.flush(30)
+        if failed or left:
+            raise TestbedError(f"{len(failed) + left} messages to {topic} failed: {failed[:1]}")

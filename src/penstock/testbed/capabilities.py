@@ -1,0 +1,171 @@
+"""What this machine can do: each part that Penstock may need, found or not, with the remedy."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+import psutil
+
+from penstock import jars
+from penstock.domain.cluster import ClusterSpec
+from penstock.domain.errors import PenstockError
+from penstock.java import find_java
+from penstock.testbed import lease
+from penstock.testbed.cpu_limit import can_limit_cpu
+from penstock.testbed.network.emulator import available_backends
+
+_CONGESTION = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
+
+
+@dataclass(frozen=True)
+class Check:
+    """One part: whether it is here, what was found, what it is needed for, how to get it."""
+
+    name: str
+    ok: bool
+    found: str
+    needed_for: str
+    fix: str = ""
+
+
+def examine(environ: Mapping[str, str]) -> list[Check]:
+    """Look at everything. Nothing is changed, and nothing is fetched."""
+    return [
+        _java(environ),
+        _kafka(environ),
+        _memory(),
+        _disk(),
+        _package("Kafka client", "confluent-kafka"),
+        _spark(environ),
+        _root(),
+        _program("ip", "iproute2"),
+        _program("iptables-legacy", "iptables"),
+        _emulation(),
+        _cubic(),
+        _cpu_limit(),
+    ]
+
+
+def _java(environ: Mapping[str, str]) -> Check:
+    try:
+        java = find_java(environ)
+    except PenstockError as error:
+        return Check("Java", False, error.message, "everything", error.fix)
+    return Check("Java", True, f"{java.version_text.splitlines()[-1]} ({java.path})", "everything")
+
+
+def _kafka(environ: Mapping[str, str]) -> Check:
+    damage = _damage("kafka", environ)
+    version = jars.read_lock()["kafka"].roots[0].revision
+    return Check(
+        "Kafka",
+        damage is None,
+        version if damage is None else f"{version}: {damage}",
+        "everything",
+        "`make setup` fetches it",
+    )
+
+
+def _damage(bundle: str, environ: Mapping[str, str]) -> str | None:
+    wanted = jars.read_lock()[bundle]
+    return jars.find_damage(wanted, jars.default_cache_dir(environ) / wanted.directory)
+
+
+def _memory() -> Check:
+    available_mb = psutil.virtual_memory().available // 2**20
+    each_mb = ClusterSpec(brokers=1).memory_mb
+    brokers = min(16, available_mb // each_mb)
+    return Check(
+        "memory",
+        brokers >= 1,
+        f"{available_mb} MB free, {os.cpu_count()} cores: up to {brokers} brokers",
+        "everything",
+        f"free {each_mb} MB: one broker needs as much",
+    )
+
+
+def _disk() -> Check:
+    root = lease.default_root()
+    free_mb = shutil.disk_usage(root if root.exists() else root.parent).free // 2**20
+    return Check(
+        "disk",
+        free_mb > 500,
+        f"{free_mb} MB free at {root}",
+        "everything",
+        "free some space there, or give a cluster another `data_dir`",
+    )
+
+
+def _package(name: str, package: str) -> Check:
+    try:
+        return Check(name, True, f"{package} {metadata.version(package)}", "everything")
+    except metadata.PackageNotFoundError:
+        return Check(name, False, f"{package} is not installed", "everything", "`make setup`")
+
+
+def _spark(environ: Mapping[str, str]) -> Check:
+    found = _package("Spark", "pyspark")
+    damage = _damage("lake", environ)
+    detail = found.found + (", with Delta" if damage is None else f", Delta jars: {damage}")
+    return Check(
+        "Spark", found.ok and damage is None, detail, "analysis and the lake", "`make setup`"
+    )
+
+
+def _root() -> Check:
+    return Check(
+        "privileges",
+        os.geteuid() == 0,
+        f"uid {os.geteuid()}",
+        "network emulation",
+        "run as root (namespaces and packet queues need it)",
+    )
+
+
+def _program(program: str, package: str) -> Check:
+    path = shutil.which(program, path=f"{os.defpath}:/usr/sbin:/sbin")
+    return Check(
+        program,
+        path is not None,
+        path or "not found",
+        "network emulation",
+        f"install {package} (Debian/Ubuntu: apt-get install {package})",
+    )
+
+
+def _emulation() -> Check:
+    backends = available_backends()
+    return Check(
+        "network emulation",
+        bool(backends),
+        ", ".join(backends) or "none",
+        "network emulation",
+        "needs root, iproute2, iptables and a kernel with sch_netem or NFQUEUE",
+    )
+
+
+def _cubic() -> Check:
+    found = _CONGESTION.read_text().split() if _CONGESTION.exists() else []
+    return Check(
+        "congestion control",
+        "cubic" in found,
+        ", ".join(found),
+        "network emulation",
+        "modprobe tcp_cubic, or set `congestion_control` to one that is there",
+    )
+
+
+def _cpu_limit() -> Check:
+    able = can_limit_cpu()
+    return Check(
+        "CPU limits",
+        able,
+        "cgroups" if able else "no writable cpu controller",
+        "the slow-cpu fault",
+        "run as root with the cgroup cpu controller enabled",
+    )

@@ -1,0 +1,400 @@
+"""A real Kafka cluster on this machine, as a context manager: `with Cluster(spec) as cluster:`."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Self
+
+import psutil
+
+from penstock import specs
+from penstock.domain.cluster import ClusterSpec, TopicSpec
+from penstock.domain.errors import BadInput, MissingPart, TestbedError
+from penstock.domain.network import NetworkSpec
+from penstock.testbed import janitor, lease, nodes, security
+from penstock.testbed.connection import KafkaCluster
+from penstock.testbed.kafka import LOG_CONFIG, broker_command, format_storage
+from penstock.testbed.lease import Lease
+from penstock.testbed.network.hosts import Network
+from penstock.testbed.network.topology import ROUTER
+from penstock.testbed.nodes import Node, SecurityFiles
+from penstock.testbed.parts import Parts, find_parts
+from penstock.testbed.process import NodeProcess
+from penstock.testbed.waiting import wait_until
+
+Progress = Callable[[str], None]
+
+START_TIMEOUT_S = 120.0
+
+
+def _silent(_: str) -> None:
+    pass
+
+
+class Cluster(KafkaCluster):
+    """Brokers as processes, on loopback or each in a network namespace of its own.
+
+    Everything it makes carries the mark of its `lease` and is gone when it stops. `detached`
+    leaves it running for later commands (`Cluster.attach`).
+    """
+
+    def __init__(
+        self,
+        spec: ClusterSpec | None = None,
+        *,
+        parts: Parts | None = None,
+        name: str | None = None,
+        detached: bool = False,
+        on_progress: Progress = _silent,
+    ) -> None:
+        self.spec = spec or ClusterSpec()
+        self.parts = parts or find_parts(os.environ)
+        self.nodes: tuple[Node, ...] = ()
+        self.network: Network | None = None
+        self._name = name
+        self._detached = detached
+        self._say = on_progress
+        self._lease: Lease | None = None
+        self._security: SecurityFiles | None = None
+        self._processes: dict[int, NodeProcess] = {}
+        self._janitor: subprocess.Popen[bytes] | None = None
+
+    # --- life ---------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Make the cluster; it returns when it is ready. Leaves nothing behind if that fails."""
+        lease.sweep(self.parts.root)
+        _check_memory(self.spec)
+        if self.spec.place == "namespaces" and os.geteuid() != 0:
+            raise MissingPart(
+                "brokers on hosts of their own need root",
+                "run as root, or use `place: loopback`, which needs no privileges",
+            )
+        if self.spec.place == "loopback":
+            _check_ports(self.spec)
+        owner = None if self._detached else os.getpid()
+        self._lease = lease.take(self.parts.root, name=self._name, owner_pid=owner)
+        try:
+            if not self._detached:
+                self._janitor = janitor.watch(self._lease)
+            self._make_network()
+            self._make_nodes()
+            self._say(f"starting {self.spec.brokers} brokers")
+            for process in self._processes.values():
+                process.start()
+            self._write_state()
+            self.wait_ready()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Remove the cluster and all that belongs to it. Its data is thrown away, so no broker
+        is asked to shut down in order: that would only take longer."""
+        if self._lease is not None:
+            lease.release(self._lease)
+            self._lease = None
+        for process in self._processes.values():
+            process.forget()
+        if self._janitor is not None and self._janitor.stdin is not None:
+            self._janitor.stdin.close()  # finds the directory gone, and goes
+            self._janitor.wait()
+            self._janitor = None
+
+    @classmethod
+    def attach(cls, held: Lease, parts: Parts) -> Self:
+        """A detached cluster that another command started."""
+        try:
+            state = json.loads((held.directory / "state.json").read_text())
+        except (OSError, ValueError):
+            raise TestbedError(
+                f"testbed {held.id!r} is not complete",
+                f"remove it: penstock testbed down {held.id}",
+            ) from None
+        spec = specs.parse(state["spec"], ClusterSpec, source=f"testbed {held.id}")
+        cluster = cls(spec, parts=parts, name=held.id, detached=True)
+        cluster._lease = held
+        cluster.nodes = tuple(Node(**node) for node in state["nodes"])
+        if spec.security == "sasl_ssl":
+            cluster._security = security.load_keys(held.directory / "keys")
+        if spec.place == "namespaces":
+            cluster.network = Network.attach(
+                held, spec.network or NetworkSpec(), nodes.host_names(spec)
+            )
+        cluster._make_processes()
+        return cluster
+
+    # --- what clients need --------------------------------------------------------------------
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(f"{n.address}:{n.port}" for n in self.nodes if n.is_broker)
+
+    @property
+    def client_config(self) -> dict[str, Any]:
+        config: dict[str, Any] = {"bootstrap.servers": self.bootstrap_servers}
+        if self._security is not None:
+            config |= {
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "SCRAM-SHA-512",
+                "sasl.username": self._security.user,
+                "sasl.password": self._security.password,
+                "ssl.ca.location": str(self._security.ca_pem),
+            }
+        return config
+
+    def inside(self, host: str = ROUTER) -> AbstractContextManager[None]:
+        """Clients made in this context live on `host`. The router sees an unspoiled network."""
+        return self.network.inside(host) if self.network is not None else nullcontext()
+
+    def command_on(self, host: str, argv: list[str]) -> list[str]:
+        """The command line that runs `argv` on `host`."""
+        return self.network.command(host, argv) if self.network is not None else argv
+
+    # --- one broker ---------------------------------------------------------------------------
+
+    @property
+    def directory(self) -> Path:
+        """Where everything of this testbed lies while it lives."""
+        return self.held.directory
+
+    @property
+    def held(self) -> Lease:
+        if self._lease is None:
+            raise TestbedError("the cluster is not started", "use `with Cluster(spec) as cluster:`")
+        return self._lease
+
+    @property
+    def broker_ids(self) -> tuple[int, ...]:
+        return tuple(n.id for n in self.nodes if n.is_broker)
+
+    def node(self, node_id: int) -> Node:
+        return self.process(node_id).node
+
+    def process(self, node_id: int) -> NodeProcess:
+        if node_id not in self._processes:
+            known = ", ".join(map(str, self._processes))
+            raise BadInput(f"there is no broker {node_id}", f"use one of {known}")
+        return self._processes[node_id]
+
+    def start_broker(self, node_id: int, timeout_s: float = START_TIMEOUT_S) -> float:
+        """Start a broker that was stopped or killed; seconds until all its copies are in sync."""
+        began = time.monotonic()
+        self.process(node_id).start()
+        self.wait_ready(timeout_s=timeout_s, probe=False)
+        return time.monotonic() - began
+
+    # --- readiness ----------------------------------------------------------------------------
+
+    def wait_ready(self, timeout_s: float = START_TIMEOUT_S, probe: bool = True) -> float:
+        """Wait until every broker is registered and leads or follows its partitions.
+
+        `probe` makes that true of a fresh cluster too, which has no partitions yet: a topic with
+        a partition and copies on every broker is written to and deleted again.
+        """
+        began = time.monotonic()
+        self.check_alive()
+        if down := [p.node.name for p in self._processes.values() if not p.is_running]:
+            raise TestbedError(f"{', '.join(down)} does not run", "start it first")
+
+        def left_s() -> float:
+            return max(1.0, timeout_s - (time.monotonic() - began))
+
+        self._await(self._all_listening, left_s(), "every broker to listen")
+        wanted = set(self.broker_ids)
+        self._await(
+            lambda: self.admin.broker_ids() == wanted,
+            left_s(),
+            f"brokers {sorted(wanted)} to be registered",
+        )
+        if probe:
+            topic = f"penstock-ready-{self.held.id}"
+            copies = min(3, len(wanted))
+            self.create_topic(TopicSpec(name=topic, partitions=len(wanted), replication=copies))
+            self.admin.send(topic, partitions=len(wanted), messages=len(wanted), size_bytes=10)
+            self.admin.delete_topic(topic)
+        self._await(
+            lambda: not self.admin.out_of_sync(),
+            left_s(),
+            "all copies to be in sync",
+            explain=lambda: "; ".join(self.admin.out_of_sync()[:5]),
+        )
+        return time.monotonic() - began
+
+    def warm_up(self, seconds: float = 5.0) -> None:
+        """Load the brokers until Java has compiled their hot paths. A cold cluster shows medians
+        a hundred times those of a warm one."""
+        self._say(f"warming up for {seconds:g} s")
+        topic = f"penstock-warm-up-{self.held.id}"
+        count = len(self.broker_ids)
+        self.create_topic(TopicSpec(name=topic, partitions=2 * count, replication=min(3, count)))
+        ends = time.monotonic() + seconds
+        while time.monotonic() < ends:
+            self.admin.send(topic, partitions=2 * count, messages=2000, size_bytes=500)
+        self.admin.delete_topic(topic)
+
+    def _all_listening(self) -> bool:
+        with self.inside():
+            return all(_listens(n.address, n.port) for n in self.nodes if n.is_broker)
+
+    def _await(
+        self,
+        condition: Callable[[], bool],
+        timeout_s: float,
+        what: str,
+        explain: Callable[[], str] = lambda: "",
+    ) -> None:
+        def holds() -> bool:
+            self.check_alive()
+            return condition()
+
+        wait_until(holds, timeout_s=timeout_s, what=what, explain=explain)
+
+    def check_alive(self) -> None:
+        """Raise, with the end of its log, if a broker has died by itself."""
+        for process in self._processes.values():
+            if process.has_died:
+                raise TestbedError(
+                    f"{process.node.name} ended by itself; the end of its log:\n"
+                    + "\n".join(f"    {line}" for line in process.log_tail().splitlines()),
+                    "the first ERROR line names the cause; check `properties` and `heap_mb`",
+                )
+
+    # --- making -------------------------------------------------------------------------------
+
+    def _make_network(self) -> None:
+        if self.spec.place == "namespaces":
+            self._say("building the network")
+            self.network = Network.create(
+                self.held, self.spec.network or NetworkSpec(), nodes.host_names(self.spec)
+            )
+
+    def _make_nodes(self) -> None:
+        self._say("formatting storage")
+        roles = nodes.node_roles(self.spec)
+        free = _loopback_ports(self.spec, 3 * len(roles)) if self.network is None else iter(())
+        made = []
+        for node_id, is_broker, is_controller in roles:
+            if self.network is not None:
+                address = self.network.address(nodes.host_name(node_id, is_broker))
+                ports = (nodes.CLIENT_PORT, nodes.CONTROLLER_PORT, nodes.AGENT_PORT)
+            else:
+                address, ports = "127.0.0.1", (next(free), next(free), next(free))
+            made.append(Node(node_id, is_broker, is_controller, address, *ports))
+        self.nodes = tuple(made)
+        if self.spec.security == "sasl_ssl":
+            addresses = sorted({n.address for n in self.nodes})
+            self._security = security.make_keys(self.directory / "keys", addresses)
+        (self.directory / "log4j2.properties").write_text(LOG_CONFIG)
+        data = self.directory / "data"
+        if self.spec.data_dir is not None:
+            data = lease.adopt(self.held, Path(self.spec.data_dir))
+        prepared = [self._write_properties(node, data / node.host) for node in self.nodes]
+        format_storage(
+            self.parts,
+            prepared,
+            [n.id for n in self.nodes],
+            security.scram_argument(self._security) if self._security else None,
+        )
+        self._make_processes()
+
+    def _write_properties(self, node: Node, data: Path) -> tuple[Path, Path]:
+        directory = self.directory / node.host
+        directory.mkdir()
+        data.mkdir(parents=True)
+        properties = nodes.node_properties(self.spec, node, self.nodes, data, self._security)
+        path = directory / "server.properties"
+        security.write_private(path, nodes.render_properties(properties).encode())
+        return path, data
+
+    def _make_processes(self) -> None:
+        for node in self.nodes:
+            directory = self.directory / node.host
+            heap = self.spec.heap_mb if node.is_broker else self.spec.controller_heap_mb
+            command = broker_command(self.parts, node, directory, heap, self.spec.observe)
+            environment = {"PATH": os.defpath, **self.held.environment}
+            self._processes[node.id] = NodeProcess(
+                node, directory, self.command_on(node.host, command), environment
+            )
+
+    def _write_state(self) -> None:
+        state: Mapping[str, Any] = {
+            "spec": specs.to_data(self.spec),
+            "nodes": [asdict(node) for node in self.nodes],
+            "started_at": time.time(),
+        }
+        # For Kafka's own tools, and for whoever else reads such a file.
+        security.write_private(
+            self.directory / "client.properties",
+            nodes.render_properties(
+                nodes.client_properties(self.bootstrap_servers, self._security)
+            ).encode(),
+        )
+        (self.directory / "state.json").write_text(json.dumps(state, indent=2))
+
+
+def _check_memory(spec: ClusterSpec) -> None:
+    available_mb = psutil.virtual_memory().available // 2**20
+    if spec.memory_mb > available_mb:
+        each = spec.memory_mb / (spec.brokers + spec.controllers)
+        raise BadInput(
+            f"brokers: {spec.brokers} brokers with a heap of {spec.heap_mb} MB need "
+            f"{spec.memory_mb} MB, and {available_mb} MB are free",
+            f"use at most {int(available_mb / each)} brokers, or a smaller heap_mb",
+        )
+
+
+def _check_ports(spec: ClusterSpec) -> None:
+    if spec.port is None:
+        return
+    count = 3 * (spec.brokers + spec.controllers)
+    for port in range(spec.port, spec.port + count):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                raise BadInput(
+                    f"port: {port} is taken (ports {spec.port} to {spec.port + count - 1} are "
+                    "needed)",
+                    "give another `port`, or none: free ones are found then",
+                ) from None
+
+
+def _loopback_ports(spec: ClusterSpec, count: int) -> Iterator[int]:
+    if spec.port is not None:
+        yield from range(spec.port, spec.port + count)
+        return
+    held = []
+    try:
+        # All are held until the last is found, so that none comes twice.
+        for _ in range(count):
+            probe = socket.socket()
+            probe.bind(("127.0.0.1", 0))
+            held.append(probe)
+        ports = [probe.getsockname()[1] for probe in held]
+    finally:
+        for probe in held:
+            probe.close()
+    yield from ports
+
+
+def _listens(address: str, port: int) -> bool:
+    with suppress(OSError), socket.create_connection((address, port), timeout=1):
+        return True
+    return False

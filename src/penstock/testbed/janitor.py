@@ -1,0 +1,44 @@
+"""A process that outlives the owner of a testbed by a moment and removes what it left.
+
+It waits for the end of its standard input, whose other end only the owner holds: the kernel
+closes that however the owner dies, kill −9 included. Should the janitor be killed too, the next
+command sweeps.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from penstock.testbed.lease import Lease, release
+
+
+def watch(lease: Lease) -> subprocess.Popen[bytes]:
+    """Start the janitor of a testbed. Close its standard input to let it go to work."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "penstock.testbed.janitor", str(lease.directory)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        # Not marked: it must not kill itself. It ends by itself when its work is done.
+        env={"PATH": os.environ.get("PATH", os.defpath), "PYTHONPATH": os.pathsep.join(sys.path)},
+        start_new_session=True,
+    )
+
+
+def main() -> None:
+    directory = Path(sys.argv[1])
+    sys.stdin.buffer.read()
+    if directory.exists():
+        lease = Lease(directory.name, directory)
+        release(lease)
+        # A tool that the owner had started (`ip netns add …`) may have ended after that.
+        time.sleep(2)
+        release(lease)
+
+
+if __name__ == "__main__":
+    main()

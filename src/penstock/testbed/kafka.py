@@ -1,0 +1,123 @@
+"""How Kafka's own programs are called: the broker, and the tool that formats its storage."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import shutil
+import subprocess
+import uuid
+from base64 import urlsafe_b64encode
+from pathlib import Path
+
+from penstock.domain.errors import TestbedError
+from penstock.testbed.nodes import Node
+from penstock.testbed.parts import Parts
+
+# Console only: the process's output is its log file. Log4j's own shutdown hook would silence the
+# broker just when an orderly shutdown begins.
+LOG_CONFIG = """\
+status = error
+shutdownHook = disable
+appender.console.type = Console
+appender.console.name = console
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{ISO8601} %p %m (%c{1})%n
+rootLogger.level = info
+rootLogger.appenderRef.console.ref = console
+logger.clients.name = org.apache.kafka.clients
+logger.clients.level = warn
+logger.jolokia.name = org.jolokia
+logger.jolokia.level = error
+"""
+
+
+def broker_command(
+    parts: Parts, node: Node, directory: Path, heap_mb: int, observe: bool
+) -> list[str]:
+    """The command line of one node. `directory` holds its `server.properties`."""
+    options = f"port={node.agent_port},host=127.0.0.1,discoveryEnabled=false"
+    return [
+        str(parts.java.path),
+        f"-Xmx{heap_mb}m",
+        f"-Xms{min(heap_mb, 256)}m",
+        # Several brokers share this machine: one collector thread each instead of one per core.
+        "-XX:+UseSerialGC",
+        "-XX:+ExitOnOutOfMemoryError",
+        "-XX:-UsePerfData",
+        "-Djava.awt.headless=true",
+        "-Djava.net.preferIPv4Stack=true",
+        f"-Dlog4j2.configurationFile={directory.parent / 'log4j2.properties'}",
+        *([f"-javaagent:{parts.agent_jar}={options}"] if observe else []),
+        *_class_archive(parts),
+        "-cp",
+        parts.classpath,
+        "kafka.Kafka",
+        str(directory / "server.properties"),
+    ]
+
+
+def _class_archive(parts: Parts) -> list[str]:
+    if parts.archive_classes:
+        return [f"-XX:ArchiveClassesAtExit={parts.class_archive}"]
+    if parts.class_archive.exists():
+        return [
+            f"-XX:SharedArchiveFile={parts.class_archive}",
+            "-Xlog:cds=off",
+            "-Xlog:cds+dynamic=off",
+        ]
+    return []
+
+
+def format_storage(
+    parts: Parts, nodes: list[tuple[Path, Path]], node_ids: list[int], scram: str | None
+) -> str:
+    """Prepare every node's data directory; the cluster's id.
+
+    `nodes` are (properties file, data directory). Kafka's tool takes a second of a core for each
+    node and writes the same feature levels everywhere, so it formats the first; the others get
+    a copy with their own ids.
+    """
+    cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    properties, first_data = nodes[0]
+    command = [
+        str(parts.java.path),
+        "-Xshare:auto",
+        "-XX:TieredStopAtLevel=1",
+        f"-Dlog4j2.configurationFile={properties.parent.parent / 'log4j2.properties'}",
+        "-cp",
+        parts.classpath,
+        "kafka.tools.StorageTool",
+        "format",
+        "-t",
+        cluster_id,
+        "-c",
+        str(properties),
+        *(["--add-scram", scram] if scram else []),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    if done.returncode != 0:
+        lines = [
+            line
+            for line in (done.stdout + done.stderr).splitlines()
+            if line.strip() and not re.match(r"\s+at ", line)
+        ]
+        raise TestbedError(
+            "Kafka refused these properties:\n  " + "\n  ".join(lines[-6:]),
+            "correct the `properties` of the cluster; names and values are Kafka's",
+        )
+    meta = (first_data / "meta.properties").read_text()
+    for (_, data), node_id in list(zip(nodes, node_ids, strict=True))[1:]:
+        shutil.copytree(first_data, data, dirs_exist_ok=True)
+        own = re.sub(r"(?m)^node\.id=.*$", f"node.id={node_id}", meta)
+        own = re.sub(r"(?m)^directory\.id=.*$", f"directory.id={_random_uuid()}", own)
+        (data / "meta.properties").write_text(own)
+    return cluster_id
+
+
+def _random_uuid() -> str:
+    """A Kafka uuid: 16 bytes in URL-safe base64. Kafka reserves those that begin with '-'."""
+    while True:
+        text = urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text

@@ -1,0 +1,73 @@
+"""The messages of NFQUEUE (linux/netfilter/nfnetlink_queue.h), packed and unpacked. No sockets.
+
+A message is a netlink header (16 bytes), the nfnetlink header (4 bytes: family, version, queue
+number in network order), and attributes (length, type, value, padded to 4). Netlink's own fields
+are in the machine's order, NFQUEUE's values in network order.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+
+NETLINK_NETFILTER = 12
+SOL_NETLINK, NETLINK_NO_ENOBUFS = 270, 5
+SO_RCVBUFFORCE = 33
+
+SUBSYSTEM = 3  # of nfnetlink; the high byte of the message type
+_VERDICT, _CONFIG = 1, 2
+_REQUEST, _ACK = 1, 4
+_CFG_CMD, _CFG_PARAMS, _CFG_QUEUE_MAXLEN = 1, 2, 3
+_CMD_BIND = 1
+_COPY_META, _COPY_PACKET = 1, 2
+_ATTRIBUTE_VERDICT, _ATTRIBUTE_PAYLOAD = 2, 10
+_DROP, _ACCEPT = 0, 1
+
+HEADER = struct.Struct("=IHHII")
+_QUEUE = struct.Struct(">BBH")
+_ATTRIBUTE = struct.Struct("=HH")
+# Where a packet's queue and id are: its header is the first attribute of the message, always.
+QUEUE_AT, PACKET_ID_AT, _ATTRIBUTES_AT = 18, 24, 20
+ERROR_TYPE, ERROR_CODE_AT = 2, 16
+
+
+def bind(sequence: int, queue: int) -> bytes:
+    return _config(queue, sequence, _CFG_CMD, struct.pack(">BxH", _CMD_BIND, socket.AF_INET))
+
+
+def copy_mode(sequence: int, queue: int, whole_packets: bool) -> bytes:
+    """Whether the packet itself comes along, or only the word that there is one."""
+    mode, length = (_COPY_PACKET, 0xFFFF) if whole_packets else (_COPY_META, 0)
+    return _config(queue, sequence, _CFG_PARAMS, struct.pack(">IB", length, mode))
+
+
+def queue_length(sequence: int, queue: int, packets: int) -> bytes:
+    return _config(queue, sequence, _CFG_QUEUE_MAXLEN, struct.pack(">I", packets))
+
+
+def verdict_prefixes(queue: int) -> tuple[bytes, bytes]:
+    """(accept, drop): complete verdicts but for the four bytes of the packet's id."""
+    head = _header(16 + 4 + 12, _VERDICT, _REQUEST, 0) + _QUEUE.pack(0, 0, queue)
+    head += _ATTRIBUTE.pack(12, _ATTRIBUTE_VERDICT)
+    return head + struct.pack(">I", _ACCEPT), head + struct.pack(">I", _DROP)
+
+
+def payload(message: memoryview) -> bytes:
+    """The packet in a message, from its IP header on; empty if it did not come along."""
+    at = _ATTRIBUTES_AT
+    while at + 4 <= len(message):
+        length, kind = _ATTRIBUTE.unpack_from(message, at)
+        if kind == _ATTRIBUTE_PAYLOAD:
+            return bytes(message[at + 4 : at + length])
+        at += (length + 3) & ~3
+    return b""
+
+
+def _config(queue: int, sequence: int, attribute: int, value: bytes) -> bytes:
+    padded = value + b"\0" * (-len(value) % 4)
+    body = _QUEUE.pack(0, 0, queue) + _ATTRIBUTE.pack(4 + len(value), attribute) + padded
+    return _header(16 + len(body), _CONFIG, _REQUEST | _ACK, sequence) + body
+
+
+def _header(length: int, message: int, flags: int, sequence: int) -> bytes:
+    return HEADER.pack(length, SUBSYSTEM << 8 | message, flags, sequence, 0)

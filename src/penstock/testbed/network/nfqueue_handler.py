@@ -1,0 +1,335 @@
+"""The packet handler: a process in the router's namespace that decides on every queued packet.
+
+    python -m penstock.testbed.network.nfqueue_handler DIRECTORY
+
+One netlink socket is bound to a queue per link. A packet is drawn a fate, held, and answered with
+a verdict when it is due; the kernel keeps the packet itself meanwhile. Requests come as lines of
+JSON over a Unix socket in DIRECTORY. Standard library only, since its start is waited for.
+"""
+
+from __future__ import annotations
+
+import errno
+import gc
+import json
+import os
+import select
+import socket
+import struct
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from penstock.domain.network.condition import LinkCondition
+from penstock.testbed.network import netlink
+from penstock.testbed.network.control import socket_address
+from penstock.testbed.network.encoding import decode
+from penstock.testbed.network.fates import LinkFates
+from penstock.testbed.network.held import Held
+
+# Packets that may be held per link: 100,000/s for 2 s.
+QUEUE_PACKETS = 200_000
+RECEIVE_BUFFER_BYTES = 64 << 20
+# Packets read before looking at what is due: at 5 µs each no release waits longer than 0.3 ms.
+READ_AT_ONCE = 64
+VERDICTS_AT_ONCE = 400
+IDLE_S = 1.0
+UNUSED_QUEUE = 65_535
+NO_NFQUEUE = 3  # exit code
+
+_queue_number = struct.Struct(">H").unpack_from
+
+
+class _Link:
+    """One queue: its present fates and its counts."""
+
+    __slots__ = (
+        "accept",
+        "drop",
+        "dropped",
+        "duplicated",
+        "fates",
+        "lane",
+        "queue",
+        "reordered",
+        "seen",
+    )
+
+    def __init__(self, queue: int, fates: LinkFates) -> None:
+        self.queue = queue
+        self.accept, self.drop = netlink.verdict_prefixes(queue)
+        self.fates = fates
+        self.lane: deque[tuple[int, bytes | _Copy]] | None = None
+        self.seen = self.dropped = self.duplicated = self.reordered = 0
+
+
+class _Copy:
+    """A packet's second appearance. Sent by us, so it does not pass the queue again."""
+
+    __slots__ = ("packet", "queue")
+
+    def __init__(self, queue: int, packet: bytes) -> None:
+        self.queue, self.packet = queue, packet
+
+
+class Handler:
+    """The queues, what is held, and the two sockets. `turn()` is one round of all of it."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._clients: dict[int, tuple[socket.socket, bytearray]] = {}
+        self._netlink = _netlink_socket()
+        self._raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
+        self._raw.setblocking(False)
+        self._links: dict[int, _Link] = {}
+        self._held: Held[bytes | _Copy] = Held()
+        self._verdicts: list[bytes] = []
+        self._buffer = bytearray(1 << 17)
+        self._sequence = 0
+        self._answers: dict[int, int] = {}
+        self._refused = 0
+
+    def check(self) -> None:
+        """Bind a queue that no link has, to learn whether the kernel can."""
+        self._ask(netlink.bind, UNUSED_QUEUE)
+
+    def turn(self) -> None:
+        """Wait for something to do, and do it."""
+        due_ns = self._held.next_due_ns()
+        wait_s = IDLE_S if due_ns is None else max(0.0, (due_ns - time.monotonic_ns()) / 1e9)
+        clients = [client for client, _ in self._clients.values()]
+        watched = [self._netlink, self._control, *clients]
+        # select, because epoll and poll round to whole milliseconds.
+        ready, _, _ = select.select(watched, [], [], wait_s)
+        for source in ready:
+            if source is self._netlink:
+                self._receive()
+            elif source is self._control:
+                client, _ = self._control.accept()
+                self._clients[client.fileno()] = (client, bytearray())
+            else:
+                self._serve(source)
+        self._release()
+
+    def _receive(self) -> None:
+        """Read waiting packets, and draw their fates."""
+        buffer, links, verdicts = self._buffer, self._links, self._verdicts
+        receive, clock_ns, hold = self._netlink.recv_into, time.monotonic_ns, self._held.push
+        for _ in range(READ_AT_ONCE):
+            try:
+                length = receive(buffer)
+            except BlockingIOError:
+                return
+            if buffer[5] != netlink.SUBSYSTEM:
+                self._note_answer()
+                continue
+            link = links[_queue_number(buffer, netlink.QUEUE_AT)[0]]
+            packet_id = buffer[netlink.PACKET_ID_AT : netlink.PACKET_ID_AT + 4]
+            fates = link.fates
+            link.seen += 1
+            if fates.lost is not None and fates.lost():
+                link.dropped += 1
+                verdicts.append(link.drop + packet_id)
+                continue
+            accept = link.accept + packet_id
+            lane = link.lane
+            if lane is not None:
+                lane.append((clock_ns() + fates.wait_ns, accept))  # type: ignore[operator]
+            elif fates.due_ns is None:
+                verdicts.append(accept)
+            elif fates.skips is not None and fates.skips():
+                link.reordered += 1
+                verdicts.append(accept)
+            else:
+                hold(fates.due_ns(clock_ns()), accept)
+            if fates.copied is not None and fates.copied():
+                packet = netlink.payload(memoryview(buffer)[:length])
+                # While a link changes the last packets may come without their content.
+                if packet:
+                    self._copy(link, packet)
+
+    def _copy(self, link: _Link, packet: bytes) -> None:
+        """Hold a second appearance of a packet; its delay is its own."""
+        link.duplicated += 1
+        fates, now_ns = link.fates, time.monotonic_ns()
+        if fates.wait_ns is not None:
+            due_ns = now_ns + fates.wait_ns
+        else:
+            due_ns = now_ns if fates.due_ns is None else fates.due_ns(now_ns)
+        self._held.push(due_ns, _Copy(link.queue, packet))
+
+    def _release(self) -> None:
+        """Send the verdicts of everything that is due."""
+        verdicts, copies = self._verdicts, []
+        for item in self._held.pop_due(time.monotonic_ns()):
+            if isinstance(item, _Copy):
+                copies.append(item)
+            else:
+                verdicts.append(item)
+        for start in range(0, len(verdicts), VERDICTS_AT_ONCE):
+            self._netlink.send(b"".join(verdicts[start : start + VERDICTS_AT_ONCE]))
+        verdicts.clear()
+        for copy in copies:
+            address = socket.inet_ntoa(copy.packet[16:20])
+            try:
+                self._raw.sendto(copy.packet, (address, 0))
+            except OSError:  # a full queue behind us, as the kernel treats its own packets
+                self._refused += 1
+
+    def _serve(self, client: socket.socket) -> None:
+        """Answer the requests of one client; a line each way."""
+        number = client.fileno()
+        waiting = self._clients[number][1]
+        try:
+            data = client.recv(1 << 20)
+            waiting += data
+            while (end := waiting.find(b"\n")) >= 0:
+                reply = self._answer(bytes(waiting[:end]))
+                del waiting[: end + 1]
+                client.sendall(json.dumps(reply).encode() + b"\n")
+        except ConnectionError:
+            data = b""
+        if not data:
+            del self._clients[number]
+            client.close()
+
+    def _answer(self, line: bytes) -> dict[str, Any]:
+        try:
+            request = json.loads(line)
+            return self._set(request) if request["do"] == "set" else self._stats()
+        except Exception as error:  # the caller must know; the packets must go on
+            return {"error": f"{type(error).__name__}: {error}"}
+
+    def _set(self, request: dict[str, Any]) -> dict[str, Any]:
+        for wanted in request["links"]:
+            self._set_link(wanted["link"], decode(wanted["condition"]), wanted["stream"])
+        self._held.keep_lanes({link.fates.wait_ns for link in self._links.values()})
+        return {}
+
+    def _set_link(self, queue: int, condition: LinkCondition, stream: str) -> None:
+        fates = LinkFates(condition, stream)
+        link = self._links.get(queue)
+        if link is None and not condition.shapes_packets:
+            return  # never shaped, so it holds nothing that a cut could lose
+        if link is None:
+            # Known before it is bound: from then on a packet may come.
+            link = self._links[queue] = _Link(queue, fates)
+            self._ask(netlink.bind, queue)
+            self._ask(netlink.queue_length, queue, QUEUE_PACKETS)
+        # Packets that the kernel queued before its answer meet the old fates, those after it the
+        # new ones; what the link holds already stays due when it was.
+        self._ask(netlink.copy_mode, queue, fates.copied is not None)
+        link.fates = fates
+        wait_ns = fates.wait_ns
+        link.lane = None if wait_ns is None else self._held.lane(wait_ns)
+        if condition.cut:
+            self._drop_held(link)
+
+    def _drop_held(self, link: _Link) -> None:
+        """Nothing passes a cut link, so what it holds is lost too."""
+        accept = link.accept
+
+        def held_by_link(item: bytes | _Copy) -> bool:
+            return item.queue == link.queue if isinstance(item, _Copy) else item[:-4] == accept
+
+        lost = [item for item in self._held.remove(held_by_link) if isinstance(item, bytes)]
+        link.dropped += len(lost)
+        self._verdicts += [link.drop + item[-4:] for item in lost]
+
+    def _stats(self) -> dict[str, Any]:
+        overflowed = _overflows()
+        return {
+            "links": [
+                {
+                    "link": link.queue,
+                    "packets": link.seen,
+                    "dropped": link.dropped,
+                    "duplicated": link.duplicated,
+                    "reordered": link.reordered,
+                    "overflowed": overflowed.get(link.queue, 0),
+                }
+                for link in self._links.values()
+            ],
+            "refused_verdicts": self._refused,
+        }
+
+    def _ask(self, message: Callable[..., bytes], *values: int) -> None:
+        """Configure a queue and wait for the kernel's word; packets go on meanwhile."""
+        self._sequence += 1
+        sequence = self._sequence
+        self._netlink.send(message(sequence, *values))
+        while sequence not in self._answers:
+            select.select([self._netlink], [], [], IDLE_S)
+            self._receive()
+            self._release()
+        if code := self._answers.pop(sequence):
+            raise OSError(-code, os.strerror(-code))
+
+    def _note_answer(self) -> None:
+        """An answer to `_ask`, or (sequence 0) to a verdict on a packet that is no longer there."""
+        _, kind, _, sequence, _ = netlink.HEADER.unpack_from(self._buffer, 0)
+        code = struct.unpack_from("=i", self._buffer, netlink.ERROR_CODE_AT)[0]
+        if kind == netlink.ERROR_TYPE and sequence:
+            self._answers[sequence] = code
+        elif code:
+            self._refused += 1
+
+
+def _netlink_socket() -> socket.socket:
+    channel = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, netlink.NETLINK_NETFILTER)
+    channel.bind((0, 0))
+    channel.setsockopt(socket.SOL_SOCKET, netlink.SO_RCVBUFFORCE, RECEIVE_BUFFER_BYTES)
+    # A full buffer then costs the packets that do not fit (the kernel counts them), and not an
+    # error that says nothing about which.
+    channel.setsockopt(netlink.SOL_NETLINK, netlink.NETLINK_NO_ENOBUFS, 1)
+    channel.setblocking(False)
+    return channel
+
+
+def _overflows() -> dict[int, int]:
+    """Queue → packets that found it or the socket's buffer full."""
+    found = {}
+    for line in Path("/proc/self/net/netfilter/nfnetlink_queue").read_text().splitlines():
+        queue, _, _, _, _, queue_dropped, user_dropped, *_ = map(int, line.split())
+        found[queue] = queue_dropped + user_dropped
+    return found
+
+
+def _raise_priority() -> str:
+    """A wire does not wait for its turn on the processor."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
+        return "SCHED_FIFO"
+    except OSError:
+        os.setpriority(os.PRIO_PROCESS, 0, -20)
+        return "nice -20"
+
+
+def main(directory: Path) -> None:
+    control = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        handler = Handler(control)
+        handler.check()
+    except OSError as error:
+        # No nfnetlink at all, or nfnetlink without the part for queues.
+        if error.errno in (errno.EPROTONOSUPPORT, errno.EINVAL):
+            print("this kernel has no NFQUEUE", flush=True)
+            sys.exit(NO_NFQUEUE)
+        raise
+    with socket_address(directory) as address:
+        control.bind(address)
+    control.listen()
+    print(f"pid {os.getpid()}, {_raise_priority()}", flush=True)
+    # Nothing here makes reference cycles, and a collection of a heap of held packets takes 10 ms.
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    while True:
+        handler.turn()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

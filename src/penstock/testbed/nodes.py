@@ -1,0 +1,166 @@
+"""The nodes of a cluster and the properties each is started with. Pure: it starts nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.domain.cluster import ClusterSpec
+from penstock.domain.network.condition import HostNames
+
+FIRST_CONTROLLER_ID = 101
+CLIENT_PORT, CONTROLLER_PORT, AGENT_PORT = 9092, 9093, 8778  # where each node has a host of its own
+
+
+@dataclass(frozen=True)
+class Node:
+    """One Kafka process: a broker, a controller, or both. `port` is 0 for a mere controller."""
+
+    id: int
+    is_broker: bool
+    is_controller: bool
+    address: str
+    port: int
+    controller_port: int
+    agent_port: int
+
+    @property
+    def host(self) -> str:
+        return host_name(self.id, self.is_broker)
+
+    @property
+    def name(self) -> str:
+        return ("broker" if self.is_broker else "controller") + f" {self.id}"
+
+
+@dataclass(frozen=True)
+class SecurityFiles:
+    """Where the keys of this run lie, and the one user they are for."""
+
+    ca_pem: Path
+    node_pem: Path
+    user: str
+    password: str
+
+    def __repr__(self) -> str:
+        return f"SecurityFiles({self.ca_pem}, {self.node_pem}, user={self.user!r})"
+
+
+def host_name(node_id: int, is_broker: bool) -> str:
+    return f"{'broker' if is_broker else 'controller'}-{node_id}"
+
+
+def node_roles(spec: ClusterSpec) -> list[tuple[int, bool, bool]]:
+    """(id, is a broker, is a controller) of every node."""
+    # Three voters survive the loss of one; two would survive none and be slower than one.
+    combined = 0 if spec.controllers else (3 if spec.brokers >= 3 else 1)
+    brokers = [(i, True, i <= combined) for i in range(1, spec.brokers + 1)]
+    ids = range(FIRST_CONTROLLER_ID, FIRST_CONTROLLER_ID + spec.controllers)
+    return brokers + [(i, False, True) for i in ids]
+
+
+def host_names(spec: ClusterSpec) -> HostNames:
+    """The hosts that the cluster and its clients live on, if each has one."""
+    producers = spec.network.producers if spec.network else 1
+    consumers = spec.network.consumers if spec.network else 1
+    return HostNames(
+        brokers=tuple(host_name(i, True) for i, broker, _ in node_roles(spec) if broker),
+        controllers=tuple(host_name(i, False) for i, broker, _ in node_roles(spec) if not broker),
+        producers=tuple(f"producer-{i}" for i in range(1, producers + 1)),
+        consumers=tuple(f"consumer-{i}" for i in range(1, consumers + 1)),
+    )
+
+
+def node_properties(
+    spec: ClusterSpec,
+    node: Node,
+    nodes: tuple[Node, ...],
+    data_dir: Path,
+    security: SecurityFiles | None,
+) -> dict[str, str]:
+    """Everything in one node's `server.properties`."""
+    roles = ["broker"] * node.is_broker + ["controller"] * node.is_controller
+    listeners = [f"CLIENT://{node.address}:{node.port}"] * node.is_broker
+    listeners += [f"CONTROLLER://{node.address}:{node.controller_port}"] * node.is_controller
+    voters = [f"{n.id}@{n.address}:{n.controller_port}" for n in nodes if n.is_controller]
+    copies = str(min(3, spec.brokers))
+    properties = {
+        "process.roles": ",".join(roles),
+        "node.id": str(node.id),
+        "controller.quorum.voters": ",".join(voters),
+        "controller.listener.names": "CONTROLLER",
+        "listeners": ",".join(listeners),
+        "listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "log.dirs": str(data_dir),
+        # A topic that nobody made hides a typing mistake, and its settings are nobody's choice.
+        "auto.create.topics.enable": "false",
+        "default.replication.factor": copies,
+        "offsets.topic.replication.factor": copies,
+        "transaction.state.log.replication.factor": copies,
+        "transaction.state.log.min.isr": str(min(2, spec.brokers)),
+        "share.coordinator.state.topic.replication.factor": copies,
+        "share.coordinator.state.topic.min.isr": str(min(2, spec.brokers)),
+        # 50 by default: too many small logs for brokers that share two cores with their clients.
+        "offsets.topic.num.partitions": "10",
+        "transaction.state.log.num.partitions": "10",
+        # Kafka waits 3 s for more members before the first assignment of an empty group.
+        "group.initial.rebalance.delay.ms": "0",
+    }
+    if node.is_broker:
+        properties["inter.broker.listener.name"] = "CLIENT"
+    if security is not None:
+        properties |= _security_properties(node, security)
+    return properties | {name: _text(value) for name, value in spec.properties.items()}
+
+
+def _security_properties(node: Node, files: SecurityFiles) -> dict[str, str]:
+    properties = {
+        "listener.security.protocol.map": "CLIENT:SASL_SSL,CONTROLLER:SSL",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(files.node_pem),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(files.ca_pem),
+        # SCRAM users live in the metadata that the controllers replicate, so the controllers
+        # themselves cannot log in by it; they know one another by certificate.
+        "listener.name.controller.ssl.client.auth": "required",
+    }
+    if node.is_broker:
+        properties |= {
+            "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+            "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
+            "listener.name.client.scram-sha-512.sasl.jaas.config": jaas(files),
+        }
+    return properties
+
+
+def jaas(files: SecurityFiles) -> str:
+    """The login of the one user, as Kafka's Java code wants it."""
+    return (
+        "org.apache.kafka.common.security.scram.ScramLoginModule required "
+        f'username="{files.user}" password="{files.password}";'
+    )
+
+
+def client_properties(bootstrap_servers: str, security: SecurityFiles | None) -> dict[str, str]:
+    """A client's configuration in the spelling of Kafka's Java tools."""
+    properties = {"bootstrap.servers": bootstrap_servers}
+    if security is not None:
+        properties |= {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.jaas.config": jaas(security),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(security.ca_pem),
+        }
+    return properties
+
+
+def render_properties(properties: Mapping[str, str]) -> str:
+    """The text of a Java properties file."""
+    escaped = {name: value.replace("\\", "\\\\") for name, value in properties.items()}
+    return "".join(f"{name}={value}\n" for name, value in sorted(escaped.items()))
+
+
+def _text(value: str | int | float | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

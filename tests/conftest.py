@@ -1,0 +1,57 @@
+"""What all tests share: one cluster per session, and skips that say why (on CI: failures)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from penstock.domain.cluster import ClusterSpec
+from penstock.domain.errors import PenstockError
+from penstock.domain.network import NetworkSpec
+from penstock.testbed.cluster import Cluster
+from penstock.testbed.parts import Parts, find_parts
+
+IS_ROOT = os.geteuid() == 0
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Without a part, the tests that need it are skipped with the reason; on CI they run and fail."""
+    if os.environ.get("CI") == "true":
+        return
+    reasons = {}
+    if not IS_ROOT:
+        reasons["root"] = "needs root: network namespaces and packet queues"
+    elif shutil.which("ip") is None or not shutil.which("iptables-legacy", path="/usr/sbin:/sbin"):
+        reasons["root"] = "needs iproute2 and iptables (`make setup` installs them)"
+    try:
+        find_parts(os.environ)
+    except PenstockError as error:
+        reasons["integration"] = f"no cluster can be started: {error.message}"
+    for item in items:
+        for marker, reason in reasons.items():
+            if item.get_closest_marker(marker):
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="session")
+def parts() -> Parts:
+    return find_parts(os.environ)
+
+
+@pytest.fixture(scope="session")
+def cluster(parts: Parts) -> Iterator[Cluster]:
+    """The one cluster that tests share. Use `topic` for a name of your own; leave it healthy."""
+    network = NetworkSpec(producers=2, consumers=1) if IS_ROOT else None
+    spec = ClusterSpec(brokers=3, place="namespaces" if IS_ROOT else "loopback", network=network)
+    with Cluster(spec, parts=parts) as shared:
+        yield shared
+
+
+@pytest.fixture
+def unique() -> Callable[[str], str]:
+    """A name that no other test has."""
+    return lambda stem: f"{stem}-{uuid.uuid4().hex[:8]}"

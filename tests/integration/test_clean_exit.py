@@ -1,0 +1,122 @@
+"""Nothing stays: after success, an error, Ctrl-C, SIGTERM, kill −9 of the owner."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from penstock.domain.cluster import ClusterSpec
+from penstock.testbed import lease
+from penstock.testbed.cluster import Cluster
+from penstock.testbed.lease import Lease
+from penstock.testbed.parts import Parts
+from penstock.testbed.waiting import wait_until
+
+pytestmark = pytest.mark.integration
+
+OWNER = """
+import os, signal, sys
+from pathlib import Path
+from penstock.domain.cluster import ClusterSpec
+from penstock.testbed.cluster import Cluster
+from penstock.testbed.parts import find_parts
+
+place = "namespaces" if os.geteuid() == 0 else "loopback"
+parts = find_parts(os.environ, root=Path(sys.argv[1]))
+with Cluster(ClusterSpec(brokers=1, place=place), parts=parts) as cluster:
+    print("ready", flush=True)
+    if sys.argv[2] == "error":
+        raise RuntimeError("on purpose")
+    if sys.argv[2] == "wait":
+        signal.pause()
+"""
+
+
+def _start_owner(root: Path, what: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(root), what],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+
+
+def _until_ready(owner: subprocess.Popen[str], root: Path) -> Lease:
+    assert owner.stdout is not None
+    assert owner.stdout.readline() == "ready\n"
+    (held,) = lease.leases(root)
+    assert any(lease.processes(held)), "the broker carries the mark"
+    if os.geteuid() == 0:
+        assert lease._namespaces(held), "the hosts carry the mark"
+    return held
+
+
+def _nothing_is_left(held: Lease) -> bool:
+    return (
+        not any(lease.processes(held))
+        and not lease._namespaces(held)
+        and not lease._cgroups(held)
+        and not held.directory.exists()
+    )
+
+
+@pytest.mark.parametrize(
+    ("what", "number"),
+    [
+        ("end", None),
+        ("error", None),
+        ("wait", signal.SIGINT),
+        ("wait", signal.SIGTERM),
+        ("wait", signal.SIGKILL),
+    ],
+)
+def test_nothing_is_left(tmp_path: Path, what: str, number: signal.Signals | None) -> None:
+    owner = _start_owner(tmp_path, what)
+    held = _until_ready(owner, tmp_path)
+    if number is not None:
+        owner.send_signal(number)
+    owner.wait(60)
+    wait_until(lambda: _nothing_is_left(held), timeout_s=20, what="everything to be gone")
+
+
+def test_killed_while_it_starts(tmp_path: Path) -> None:
+    owner = _start_owner(tmp_path, "wait")
+    wait_until(lambda: bool(lease.leases(tmp_path)), timeout_s=30, what="the lease")
+    (held,) = lease.leases(tmp_path)
+    wait_until(lambda: any(lease.processes(held)), timeout_s=30, what="the first process")
+    owner.kill()
+    owner.wait()
+    wait_until(lambda: _nothing_is_left(held), timeout_s=20, what="everything to be gone")
+
+
+def test_the_next_command_sweeps_if_even_the_janitor_was_killed(tmp_path: Path) -> None:
+    owner = _start_owner(tmp_path, "wait")
+    held = _until_ready(owner, tmp_path)
+    children = psutil.Process(owner.pid).children()
+    (janitor,) = [c for c in children if "penstock.testbed.janitor" in " ".join(c.cmdline())]
+    janitor.kill()
+    owner.kill()
+    owner.wait()
+    assert any(lease.processes(held))
+    assert lease.sweep(tmp_path) == [held.id]
+    assert _nothing_is_left(held)
+
+
+def test_two_side_by_side_do_not_disturb_each_other(
+    cluster: Cluster, parts: Parts, unique: Callable[[str], str]
+) -> None:
+    with Cluster(ClusterSpec(brokers=1, place=cluster.spec.place), parts=parts) as second:
+        assert lease.sweep(parts.root) == []
+        assert second.admin.broker_ids() == {1}
+        assert cluster.admin.broker_ids() == {1, 2, 3}
+        other = second.held
+    assert _nothing_is_left(other)
+    assert cluster.admin.broker_ids() == {1, 2, 3}
+    assert cluster.admin.out_of_sync() == []

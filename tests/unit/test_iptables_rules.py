@@ -1,0 +1,221 @@
+"""The NFQUEUE backend without a kernel: its rules, messages, draws, what it holds; and a trace."""
+
+from __future__ import annotations
+
+import struct
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from penstock.domain.network.condition import Link, LinkCondition, NetworkTrace, TraceStep
+from penstock.domain.network.delay_constant import ConstantDelay
+from penstock.domain.network.delay_normal import NormalDelay
+from penstock.domain.network.delay_pareto import ParetoDelay
+from penstock.domain.network.delay_uniform import UniformDelay
+from penstock.domain.network.loss_bernoulli import BernoulliLoss
+from penstock.domain.network.loss_gilbert_elliott import GilbertElliottLoss
+from penstock.testbed.lease import Lease
+from penstock.testbed.network import netlink
+from penstock.testbed.network.encoding import decode, encode
+from penstock.testbed.network.fates import LinkFates
+from penstock.testbed.network.held import Held
+from penstock.testbed.network.nfqueue import render_rules
+from penstock.testbed.network.topology import Topology
+from penstock.testbed.network.trace import TracePlayer
+
+TOPOLOGY = Topology(Lease("t", Path("/nowhere/t")), ("a", "b", "c"))
+SHAPED = LinkCondition(delay=ConstantDelay(ms=5))
+CUT = LinkCondition(cut=True)
+
+
+def test_no_shaped_link_is_an_empty_table() -> None:
+    conditions = {("a", "b"): LinkCondition(), ("b", "a"): LinkCondition(rate_mbit=5)}
+    assert render_rules(TOPOLOGY, conditions) == "*mangle\n:FORWARD ACCEPT [0:0]\nCOMMIT\n"
+
+
+def test_a_chain_per_source_a_rule_per_link() -> None:
+    rules = render_rules(TOPOLOGY, {("b", "a"): SHAPED, ("a", "c"): CUT, ("a", "b"): SHAPED})
+    assert rules.splitlines() == [
+        "*mangle",
+        ":FORWARD ACCEPT [0:0]",
+        ":from-1 - [0:0]",
+        ":from-2 - [0:0]",
+        "-A FORWARD -s 10.77.1.2/32 -j from-1",
+        "-A FORWARD -s 10.77.2.2/32 -j from-2",
+        "-A from-1 -d 10.77.2.2/32 -j NFQUEUE --queue-num 1",
+        "-A from-1 -d 10.77.3.2/32 -j DROP",
+        "-A from-2 -d 10.77.1.2/32 -j NFQUEUE --queue-num 250",
+        "COMMIT",
+    ]
+
+
+def test_a_cut_needs_no_handler_even_if_the_link_is_shaped() -> None:
+    rules = render_rules(TOPOLOGY, {("a", "b"): LinkCondition(cut=True, delay=ConstantDelay(ms=1))})
+    assert "-j DROP" in rules
+    assert "NFQUEUE" not in rules
+
+
+def test_a_dead_handler_never_means_a_perfect_network() -> None:
+    assert "bypass" not in render_rules(TOPOLOGY, {("a", "b"): SHAPED})
+
+
+def test_messages_have_the_layout_of_the_kernel() -> None:
+    accept, drop = netlink.verdict_prefixes(513)
+    assert len(accept) == len(drop) == 28
+    # length, type (subsystem 3, verdict), request; queue in network order; attribute 2
+    assert accept[:4] == struct.pack("=I", 32)
+    assert accept[4:6] == struct.pack("=H", 0x0301)
+    assert accept[18:20] == b"\x02\x01"
+    assert accept[20:24] == struct.pack("=HH", 12, 2)
+    assert accept[24:] == b"\0\0\0\1"
+    assert drop[24:] == b"\0\0\0\0"
+    for message in (
+        netlink.bind(7, 513),
+        netlink.copy_mode(7, 513, True),
+        netlink.queue_length(7, 513, 1000),
+    ):
+        length, kind, flags, sequence, _ = netlink.HEADER.unpack_from(message)
+        assert (length, kind, flags, sequence) == (len(message), 0x0302, 5, 7)
+        assert len(message) % 4 == 0
+
+
+def test_a_packet_is_found_among_the_attributes() -> None:
+    head = bytes(20) + struct.pack("=HH", 11, 1) + b"1234567\0"
+    message = head + struct.pack("=HH", 9, 10) + b"hello\0\0\0"
+    assert netlink.payload(memoryview(message)) == b"hello"
+    assert netlink.payload(memoryview(head)) == b""
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        LinkCondition(),
+        LinkCondition(delay=ConstantDelay(ms=5), loss=BernoulliLoss(share=0.1), reorder=0.1),
+        LinkCondition(delay=UniformDelay(low_ms=1, high_ms=2), in_order=True, rate_mbit=3.5),
+        LinkCondition(delay=NormalDelay(mean_ms=1, stddev_ms=2), duplicate=0.2, cut=True),
+        LinkCondition(
+            delay=ParetoDelay(scale_ms=1, shape=2),
+            loss=GilbertElliottLoss(good_to_bad=0.1, bad_to_good=0.2),
+        ),
+    ],
+)
+def test_a_condition_survives_its_encoding(condition: LinkCondition) -> None:
+    assert decode(encode(condition)) == condition
+
+
+def draws(condition: LinkCondition, stream: str) -> tuple[list[bool], list[int]]:
+    fates = LinkFates(condition, stream)
+    assert fates.lost is not None
+    assert fates.due_ns is not None
+    return [fates.lost() for _ in range(500)], [fates.due_ns(0) for _ in range(500)]
+
+
+def test_the_same_stream_repeats_the_same_fates() -> None:
+    condition = LinkCondition(
+        delay=UniformDelay(low_ms=1, high_ms=9), loss=BernoulliLoss(share=0.3)
+    )
+    assert draws(condition, "1:a>b") == draws(condition, "1:a>b")
+    assert draws(condition, "1:a>b") != draws(condition, "2:a>b")
+    assert draws(condition, "1:a>b") != draws(condition, "1:b>a")
+
+
+def test_another_delay_loses_the_same_packets() -> None:
+    one, other = (
+        LinkCondition(delay=delay, loss=BernoulliLoss(share=0.3))
+        for delay in (UniformDelay(low_ms=1, high_ms=9), NormalDelay(mean_ms=5, stddev_ms=1))
+    )
+    assert draws(one, "1")[0] == draws(other, "1")[0]
+
+
+def test_nothing_is_drawn_where_nothing_varies() -> None:
+    fates = LinkFates(SHAPED, "1")
+    assert fates.wait_ns == 5_000_000
+    assert (fates.lost, fates.due_ns, fates.skips, fates.copied) == (None, None, None, None)
+    perfect = LinkFates(LinkCondition(), "1")
+    assert (perfect.wait_ns, perfect.due_ns, perfect.lost) == (None, None, None)
+
+
+def test_a_cut_loses_every_packet() -> None:
+    lost = LinkFates(CUT, "1").lost
+    assert lost is not None
+    assert all(lost() for _ in range(100))
+
+
+def test_in_order_means_never_due_before_the_one_in_front() -> None:
+    fates = LinkFates(LinkCondition(delay=UniformDelay(low_ms=1, high_ms=9), in_order=True), "1")
+    assert fates.due_ns is not None
+    dues = [fates.due_ns(now) for now in range(0, 100_000_000, 1_000_000)]
+    assert all(earlier <= later for earlier, later in pairwise(dues))
+
+
+def test_held_packets_come_out_when_they_are_due() -> None:
+    held: Held[str] = Held()
+    held.lane(30).extend([(30, "a"), (31, "b")])
+    held.lane(10).append((12, "c"))
+    held.push(20, "d")
+    held.push(20, "e")
+    assert held.next_due_ns() == 12
+    assert held.pop_due(11) == []
+    assert held.pop_due(30) == ["a", "c", "d", "e"]
+    assert held.next_due_ns() == 31
+    assert held.pop_due(31) == ["b"]
+    assert held.next_due_ns() is None
+
+
+def test_held_packets_of_a_cut_link_are_taken_out() -> None:
+    held: Held[str] = Held()
+    lane = held.lane(30)
+    lane.extend([(30, "a1"), (31, "b1")])
+    held.push(20, "a2")
+    held.push(5, "b2")
+    assert sorted(held.remove(lambda item: item.startswith("a"))) == ["a1", "a2"]
+    lane.append((32, "b3"))
+    held.keep_lanes(set())
+    assert held.pop_due(40) == ["b1", "b3", "b2"]
+    held.keep_lanes({30})
+    assert held.lane(30) is lane, "a lane in use stays the one that links append to"
+    held.keep_lanes(set())
+    assert held.lane(30) is not lane
+
+
+class Notes:
+    """Stands in for a network: notes what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[tuple[Link, ...], str | None]] = []
+
+    def set(self, links: tuple[Link, ...], *, seed: str | None = None) -> None:
+        if not links:
+            raise ValueError("nothing to set")
+        self.told.append((links, seed))
+
+
+LINKS = (Link(src="a", dst="b", condition=SHAPED),)
+
+
+def test_a_trace_is_played_step_by_step() -> None:
+    notes = Notes()
+    steps = (TraceStep(at_s=0.0, links=LINKS), TraceStep(at_s=0.05, links=LINKS))
+    player = TracePlayer(notes, NetworkTrace(steps=steps, seed=4))
+    player.start()
+    assert player.join(5)
+    assert notes.told == [(LINKS, "4.0"), (LINKS, "4.1")]
+    assert [at_s for at_s, _ in player.applied] == [0.0, 0.05]
+    assert all(applied_at_s >= at_s for at_s, applied_at_s in player.applied)
+
+
+def test_leaving_the_block_stops_the_trace() -> None:
+    notes = Notes()
+    steps = (TraceStep(at_s=0.0, links=LINKS), TraceStep(at_s=60, links=LINKS))
+    with TracePlayer(notes, NetworkTrace(steps=steps)) as player:
+        assert not player.join(0.01)
+    assert len(notes.told) <= 1
+
+
+def test_a_step_that_fails_is_raised_where_it_is_awaited() -> None:
+    player = TracePlayer(Notes(), NetworkTrace(steps=(TraceStep(at_s=0.0, links=()),)))
+    player.start()
+    with pytest.raises(ValueError, match="nothing to set"):
+        player.join(5)
+    assert player.applied == []
