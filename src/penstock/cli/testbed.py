@@ -16,7 +16,7 @@ import click
 from penstock import client_properties as kafka_properties
 from penstock import specs
 from penstock.cli import output
-from penstock.domain.broker_view import BrokerRates, BrokerView, RequestClass, rates
+from penstock.domain.broker_view import BrokerRates, BrokerView, rates
 from penstock.domain.cluster import ClusterSpec
 from penstock.domain.errors import BadInput, TestbedError
 from penstock.domain.fault import FaultPlan
@@ -165,18 +165,28 @@ def status(
         )
     else:
         output.outcome(sentence)
-        output.table(_COLUMNS, [_row(after[b], between[b]) for b in after])
+        output.table(
+            [
+                "broker",
+                "state",
+                "leads",
+                "lagging",
+                "in MB/s",
+                "out MB/s",
+                "cores",
+                "MB",
+                "handles",
+            ],
+            [_use_row(after[b], between[b]) for b in after],
+        )
+        output.table(
+            ["broker", "request", "/s", "queue ms", "local ms", "remote ms", "p50 ms", "p99 ms"],
+            [row for b in after for row in _time_rows(after[b], between[b])],
+        )
     return 4 if down or lagging else 0
 
 
-_COLUMNS = [
-    "broker", "state", "leads", "lagging", "in MB/s", "out MB/s", "produce/s", "queue ms",
-    "local ms", "remote ms", "total p99 ms", "cores", "MB", "handles",
-]  # fmt: skip
-
-
-def _row(view: BrokerView, rate: BrokerRates) -> list[object]:
-    produce = view.requests.get(RequestClass.PRODUCE)
+def _use_row(view: BrokerView, rate: BrokerRates) -> list[object]:
     use = view.process
     return [
         view.broker,
@@ -185,14 +195,25 @@ def _row(view: BrokerView, rate: BrokerRates) -> list[object]:
         view.under_replicated_partitions,
         f"{rate.bytes_in_per_s / 1e6:.2f}",
         f"{rate.bytes_out_per_s / 1e6:.2f}",
-        f"{rate.requests_per_s[RequestClass.PRODUCE]:.0f}",
-        f"{produce.queue.mean_ms:.2f}" if produce else "",
-        f"{produce.local.mean_ms:.2f}" if produce else "",
-        f"{produce.remote.mean_ms:.2f}" if produce else "",
-        f"{produce.total.p99_ms:.1f}" if produce else "",
         f"{rate.cpu_cores:.2f}",
         use.resident_bytes // 2**20 if use else "",
         use.open_handles if use else "",
+    ]
+
+
+def _time_rows(view: BrokerView, rate: BrokerRates) -> list[list[object]]:
+    return [
+        [
+            view.broker,
+            request.name.lower().replace("_", " "),
+            f"{rate.requests_per_s[request]:.1f}",
+            f"{times.queue.mean_ms:.2f}",
+            f"{times.local.mean_ms:.2f}",
+            f"{times.remote.mean_ms:.2f}",
+            f"{times.total.p50_ms:.1f}",
+            f"{times.total.p99_ms:.1f}",
+        ]
+        for request, times in view.requests.items()
     ]
 
 

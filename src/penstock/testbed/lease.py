@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -27,6 +28,8 @@ from penstock.domain.errors import TestbedError
 from penstock.testbed.waiting import wait_until
 
 MARK = "PENSTOCK_TESTBED"
+OWNER_FILE = "owner.json"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,29}")
 NETNS_DIR = Path("/run/netns")
 CGROUP_ROOTS = (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup"))
 
@@ -57,22 +60,25 @@ def default_root() -> Path:
     return Path("/tmp") / f"penstock-{os.getuid()}"
 
 
-def take(root: Path, *, name: str | None = None, owner_pid: int | None = None) -> Lease:
-    """Claim a new testbed. Without `owner_pid` it is detached: it lives until it is released."""
+def take(root: Path, *, owner_pid: int, name: str | None = None) -> Lease:
+    """Claim a new testbed for a process; when that dies, the testbed is abandoned."""
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     if root.stat().st_uid != os.getuid():
         raise TestbedError(
             f"{root} belongs to another user", "remove it, or give another directory"
         )
-    # Short, since a namespace's name also becomes part of interface names (15 characters).
-    lease_id = name or secrets.token_hex(3)
+    lease_id = secrets.token_hex(3) if name is None else name
+    if not _NAME.fullmatch(lease_id):
+        raise TestbedError(
+            f"{lease_id!r} cannot be the name of a testbed",
+            "use 1 to 30 letters, digits, '-' and '_', beginning with a letter or digit",
+        )
     lease = Lease(lease_id, root / lease_id)
     # The owner is written before the directory gets its real name, so that no sweep ever sees
     # a directory without one.
     draft = root / f".{lease_id}-{secrets.token_hex(4)}"
     draft.mkdir(mode=0o700)
-    owner = None if owner_pid is None else _identity(psutil.Process(owner_pid))
-    (draft / "owner.json").write_text(json.dumps({"owner": owner}))
+    _write_owner(draft, _identity(psutil.Process(owner_pid)))
     try:
         draft.rename(lease.directory)
     except OSError:
@@ -84,6 +90,11 @@ def take(root: Path, *, name: str | None = None, owner_pid: int | None = None) -
     return lease
 
 
+def detach(lease: Lease) -> None:
+    """Let it outlive its owner: from now on it stays until somebody releases it."""
+    _write_owner(lease.directory, None)
+
+
 def leases(root: Path) -> list[Lease]:
     """Every testbed under `root`, whoever owns it."""
     if not root.is_dir():
@@ -91,7 +102,7 @@ def leases(root: Path) -> list[Lease]:
     return [
         Lease(path.name, path)
         for path in sorted(root.iterdir())
-        if path.is_dir() and not path.name.startswith(".")
+        if (path / OWNER_FILE).is_file() and not path.name.startswith(".")
     ]
 
 
@@ -102,10 +113,7 @@ def is_detached(lease: Lease) -> bool:
 def is_abandoned(lease: Lease) -> bool:
     """Whether nobody will release it: its owner died, or it is detached and all of it died."""
     owner = _owner(lease)
-    if owner is None:
-        started = (lease.directory / "state.json").exists()
-        return started and not any(processes(lease))
-    return not _is_alive(owner)
+    return not any(processes(lease)) if owner is None else not _is_alive(owner)
 
 
 def processes(lease: Lease) -> Iterator[psutil.Process]:
@@ -139,7 +147,19 @@ def release(lease: Lease) -> None:
             cgroup.rmdir()
     for directory in _adopted(lease):
         shutil.rmtree(directory, ignore_errors=True)
-    shutil.rmtree(lease.directory, ignore_errors=True)
+    _remove_directory(lease.directory)
+
+
+def _remove_directory(directory: Path) -> None:
+    """Remove it so that it is marked as ours, by its owner file, until the very end."""
+    with suppress(OSError):
+        for path in directory.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            elif path.name != OWNER_FILE:
+                path.unlink(missing_ok=True)
+        (directory / OWNER_FILE).unlink(missing_ok=True)
+        directory.rmdir()
 
 
 def adopt(lease: Lease, parent: Path) -> Path:
@@ -188,13 +208,20 @@ def _identity(process: psutil.Process) -> dict[str, float]:
     return {"pid": process.pid, "create_time": process.create_time()}
 
 
+def _write_owner(directory: Path, owner: dict[str, float] | None) -> None:
+    # Renamed into place: a sweep at this moment reads the old owner or the new one.
+    draft = directory / f"{OWNER_FILE}.draft"
+    draft.write_text(json.dumps({"owner": owner}))
+    draft.rename(directory / OWNER_FILE)
+
+
 def _owner(lease: Lease) -> dict[str, float] | None:
     try:
-        owner: dict[str, float] | None = json.loads((lease.directory / "owner.json").read_text())[
+        owner: dict[str, float] | None = json.loads((lease.directory / OWNER_FILE).read_text())[
             "owner"
         ]
     except (OSError, ValueError, KeyError):
-        # Half removed: the owner file goes with the directory, so somebody had begun to release.
+        # Somebody is just releasing it, and the owner file goes last.
         return {"pid": -1, "create_time": 0}
     return owner
 
