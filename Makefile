@@ -14,11 +14,8 @@ test: check
 
 # One JSON file for each benchmark, in bench/out.
 bench: setup
-	@mkdir -p bench/out
-	@set -e; for script in $(wildcard bench/*.py); do \
-	  name=$$(basename "$$script" .py); \
-	  echo "bench: $$name"; \
-	  .venv/bin/python "$$script" --quick --json > "bench/out/$$name.json"; \
+	@set -e; for name in $(filter-out harness,$(basename $(notdir $(wildcard bench/*.py)))); do \
+	  .venv/bin/python bench/$$name.py --quick --json bench/out/$$name.json; \
 	done
 
 # Newest versions that pyproject.toml allows. --upgrade, else uv keeps what the file has. No header and

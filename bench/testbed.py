@@ -29,6 +29,7 @@ from penstock.testbed.network.hosts import Network
 from penstock.testbed.network.probe import flood_bytes, flood_packets, probe
 from penstock.testbed.observe import observe
 from penstock.testbed.parts import Parts, find_parts
+from penstock.testbed.warm_up import warm_up
 
 SRC, DST = "producer-1", "consumer-1"
 Say = Callable[[str], None]
@@ -111,7 +112,7 @@ def _resident_mb(cluster: Cluster) -> list[float]:
 
 def _after_use(cluster: Cluster, say: Say) -> float:
     say("memory after use")
-    cluster.warm_up(10)
+    warm_up(cluster, 10)
     return max(_resident_mb(cluster))
 
 

@@ -20,6 +20,7 @@ from penstock.domain.network.delay_constant import ConstantDelay
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.observe import observe
 from penstock.testbed.parts import find_parts
+from penstock.testbed.warm_up import warm_up
 
 ROUND_TRIP_MS = 20.0
 PRODUCERS, BURSTS_PER_S, BURST, SECONDS = 5, 3.0, 10, 20.0
@@ -50,7 +51,8 @@ def demo(as_json: bool) -> None:
     with output.progress() as say:
         parts = find_parts(os.environ, on_progress=say)
         with Cluster(_spec(has_network), parts=parts, on_progress=say) as cluster:
-            cluster.warm_up(10)
+            say("warming up for 10 s")
+            warm_up(cluster, 10)
             say(f"sending {_count()} messages each with acks=1 and acks=all, for {SECONDS:g} s")
             one, every = measure(cluster, ("1", "all"))
             remote_ms = {

@@ -31,6 +31,7 @@ from penstock.testbed.network.hosts import Network
 from penstock.testbed.network.trace import TracePlayer
 from penstock.testbed.observe import observe
 from penstock.testbed.parts import Parts, find_parts
+from penstock.testbed.warm_up import warm_up
 
 DEFAULT_NAME = "testbed"
 
@@ -81,7 +82,8 @@ def up(
         cluster.start()
         try:
             if warm_up_s:
-                cluster.warm_up(warm_up_s)
+                say(f"warming up for {warm_up_s:g} s")
+                warm_up(cluster, warm_up_s)
         except BaseException:
             cluster.stop()
             raise

@@ -239,18 +239,6 @@ class Cluster(KafkaCluster):
         )
         return time.monotonic() - began
 
-    def warm_up(self, seconds: float = 5.0) -> None:
-        """Load the brokers until Java has compiled their hot paths. A cold cluster shows medians
-        a hundred times those of a warm one."""
-        self._say(f"warming up for {seconds:g} s")
-        topic = f"penstock-warm-up-{self.held.id}"
-        count = len(self.broker_ids)
-        self.create_topic(TopicSpec(name=topic, partitions=2 * count, replication=min(3, count)))
-        ends = time.monotonic() + seconds
-        while time.monotonic() < ends:
-            self.admin.send(topic, partitions=2 * count, messages=2000, size_bytes=500)
-        self.admin.delete_topic(topic)
-
     def _all_listening(self) -> bool:
         with self.inside():
             return all(_listens(n.address, n.port) for n in self.nodes if n.is_broker)
