@@ -47,7 +47,7 @@ def cluster(parts: Parts) -> Iterator[Cluster]:
     """The one cluster that tests share. Use `topic` for a name of your own; leave it healthy."""
     network = NetworkSpec(producers=2, consumers=1) if IS_ROOT else None
     spec = ClusterSpec(brokers=3, place="namespaces" if IS_ROOT else "loopback", network=network)
-    with Cluster(spec, parts=parts) as shared:
+    with Cluster(spec, parts=parts, name=f"tests-{os.getpid()}") as shared:
         yield shared
 
 

@@ -29,10 +29,9 @@ from penstock import ivy
 from penstock.domain.errors import BadInput, FetchFailed, PenstockError
 from penstock.ivy import Coordinates
 from penstock.java import Java, find_java
+from penstock.progress import Progress, silent
 
 LOCK_FILE = Path(__file__).with_name("jars.lock")
-
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -97,9 +96,7 @@ def bundle(
         with _exclusive(cache_dir / f".{name}.lock"):
             # Another process may have fetched it while we waited.
             if find_damage(wanted, target) is not None:
-                _refetch(
-                    wanted, target, java.path, on_progress or _silent, fetch or _fetch_with_ivy
-                )
+                _refetch(wanted, target, java.path, on_progress or silent, fetch or _fetch_with_ivy)
     except OSError as error:
         raise FetchFailed(
             f"cannot write the {name} jars into {cache_dir}: {error}",
@@ -186,10 +183,6 @@ def _paths(wanted: Bundle, directory: Path) -> tuple[Path, ...]:
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _silent(_: str) -> None:
-    pass
 
 
 @contextlib.contextmanager

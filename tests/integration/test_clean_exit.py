@@ -54,15 +54,15 @@ def _until_ready(owner: subprocess.Popen[str], root: Path) -> Lease:
     (held,) = lease.leases(root)
     assert any(lease.processes(held)), "the broker carries the mark"
     if os.geteuid() == 0:
-        assert lease._namespaces(held), "the hosts carry the mark"
+        assert lease.namespaces(held), "the hosts carry the mark"
     return held
 
 
 def _nothing_is_left(held: Lease) -> bool:
     return (
         not any(lease.processes(held))
-        and not lease._namespaces(held)
-        and not lease._cgroups(held)
+        and not lease.namespaces(held)
+        and not lease.cgroups(held)
         and not held.directory.exists()
     )
 

@@ -42,7 +42,12 @@ def name() -> Iterator[str]:
     assert started["name"] == name
     yield name
     assert answer("testbed", "down", name)["removed"] == [name]
-    assert not (lease.default_root() / name).exists()
+    assert _held(name) is None
+
+
+def _held(name: str) -> lease.Lease | None:
+    found = [held for held in lease.leases(lease.default_root()) if held.name == name]
+    return found[0] if found else None
 
 
 def test_status_tells_the_brokers_own_view(name: str) -> None:
@@ -50,27 +55,46 @@ def test_status_tells_the_brokers_own_view(name: str) -> None:
     assert status["healthy"] is True
     (broker,) = status["brokers"]
     assert broker["state"] == "running"
-    assert broker["requests"]["Produce"]["total"]["count"] >= 1
+    assert broker["own"]["requests"]["Produce"]["total"]["count"] >= 1
     assert broker["process"]["open_handles"] > 0
     assert "All 1 brokers run" in penstock("testbed", "status", name).stdout
 
 
 def test_status_of_an_existing_cluster_needs_no_testbed(name: str) -> None:
-    held = lease.Lease(name, lease.default_root() / name)
+    held = _held(name)
+    assert held is not None
     servers = answer("testbed", "status", name)["bootstrap_servers"]
-    there = ["nsenter", f"--net={lease.NETNS_DIR / held.namespace('producer-1')}", "--"]
-    done = subprocess.run(
-        [
-            *(there if PLACE == "namespaces" else []),
-            *PENSTOCK,
-            *("testbed", "status", "--bootstrap-servers", servers),
-            *("--client-properties", str(held.directory / "client.properties"), "--json"),
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
+    there = ["testbed", "exec", "--name", name, "producer-1", "--", *PENSTOCK]
+    properties = held.directory / "client.properties"
+    done = penstock(
+        *(there if PLACE == "namespaces" else []),
+        *("testbed", "status", "--bootstrap-servers", servers),
+        *("--client-properties", str(properties), "--json"),
     )
     assert json.loads(done.stdout)["brokers"] == [1]
+
+
+def test_a_property_that_no_client_knows_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("no.such.property=1\n")
+    done = penstock(
+        *("testbed", "status", "--bootstrap-servers", "127.0.0.1:1"),
+        *("--client-properties", str(file)),
+    )
+    assert done.returncode == 2
+    assert "no.such.property" in done.stderr
+
+
+@pytest.mark.root
+def test_an_unknown_host_in_a_cluster_file_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(
+        "{brokers: 1, place: namespaces, network: "
+        "{links: [{src: broker-2, dst: any, condition: {cut: true}}]}}"
+    )
+    done = penstock("testbed", "up", str(file), "--name", "never")
+    assert done.returncode == 2
+    assert "'broker-2' is no host here" in done.stderr
 
 
 def test_an_existing_cluster_that_does_not_answer_is_an_error() -> None:
@@ -139,21 +163,25 @@ def test_foreground_leaves_nothing(unique: Callable[[str], str], number: signal.
     running.send_signal(number)
     running.communicate(timeout=30)
     assert running.returncode == 128 + number
-    assert not (lease.default_root() / name).exists()
+    assert _held(name) is None
 
 
 def test_a_start_that_is_killed_leaves_nothing(unique: Callable[[str], str]) -> None:
     name = unique("killed")
-    directory = lease.default_root() / name
     starting = subprocess.Popen(
         [*PENSTOCK, "testbed", "up", "--brokers", "1", "--place", PLACE, "--name", name],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    wait_until(lambda: (directory / "state.json").exists(), timeout_s=60, what="the brokers")
+
+    def has_brokers() -> bool:
+        held = _held(name)
+        return held is not None and (held.directory / "state.json").exists()
+
+    wait_until(has_brokers, timeout_s=60, what="the brokers")
     starting.kill()
     starting.wait()
-    wait_until(lambda: not directory.exists(), timeout_s=20, what="everything to be gone")
+    wait_until(lambda: _held(name) is None, timeout_s=20, what="everything to be gone")
 
 
 def test_doctor() -> None:

@@ -6,12 +6,13 @@ import signal
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
 from integration.clients import produce
 from penstock.domain.cluster import TopicSpec
-from penstock.domain.errors import BadInput, FaultDidNotTake
+from penstock.domain.errors import BadInput, FaultDidNotTake, TestbedError
 from penstock.domain.fault import (
     CutLink,
     Kill,
@@ -24,8 +25,10 @@ from penstock.domain.fault import (
 )
 from penstock.domain.network import LinkCondition
 from penstock.domain.network.delay_constant import ConstantDelay
+from penstock.domain.value import FieldError
 from penstock.testbed.cluster import Cluster
-from penstock.testbed.faults import FaultInjector, strike, target
+from penstock.testbed.faults import FaultInjector, strike
+from penstock.testbed.observe import active_controller
 from penstock.testbed.waiting import wait_until
 
 pytestmark = pytest.mark.integration
@@ -96,7 +99,7 @@ def test_a_paused_broker_answers_nothing_until_resumed(cluster: Cluster, topic: 
     with FaultInjector(cluster, (Pause(broker=leader, for_s=2),)) as injector:
         wait_until(lambda: cluster.process(leader).is_paused, timeout_s=5, what="the pause")
         with pytest.raises(FaultDidNotTake, match="paused already"):
-            strike(cluster, Kill(broker=leader))
+            strike(cluster, Pause(broker=leader))
         injector.join()
     assert not cluster.process(leader).is_paused
     assert [event.sentence for event in injector.events] == [
@@ -112,7 +115,7 @@ def test_a_slow_cpu_really_is_slow(cluster: Cluster, topic: str) -> None:
     leader = cluster.admin.leader(topic, 0)
     process = cluster.process(leader).process
     assert process is not None
-    struck = strike(cluster, SlowCpu(broker=leader, cpu_share=0.1))
+    struck = strike(cluster, SlowCpu(broker=leader, cores=0.1))
     used_before, began = sum(process.cpu_times()[:2]), time.monotonic()
     produce(cluster, topic, 20_000, acks="1", size_bytes=500)
     cores = (sum(process.cpu_times()[:2]) - used_before) / (time.monotonic() - began)
@@ -179,10 +182,21 @@ def test_a_fault_waits_for_its_condition(cluster: Cluster, topic: str) -> None:
 
 def test_brokers_own_counters_are_signals(cluster: Cluster, topic: str) -> None:
     fault = Pause(broker=1, for_s=0.2, when=When(signal="messages_in", at_least=1, within_s=20))
-    produce(cluster, topic, 100)
     with FaultInjector(cluster, (fault,)) as injector:
+        while not injector.events:
+            produce(cluster, topic, 100)
         injector.join()
     assert len(injector.events) == 2
+
+
+def test_a_fault_strikes_at_its_time_while_another_broker_is_down(cluster: Cluster) -> None:
+    faults = (Kill(broker=1, at_s=0, for_s=6), Restart(broker=2, at_s=1))
+    with FaultInjector(cluster, faults) as injector:
+        injector.join()
+    times = {event.sentence.split(",")[0]: event.at_s for event in injector.events}
+    assert times["killed broker 1"] == pytest.approx(0, abs=0.5)
+    assert times["restarted broker 2"] == pytest.approx(1, abs=0.5)
+    assert times["undone: killed broker 1"] == pytest.approx(6, abs=1)
 
 
 def test_a_fault_whose_moment_never_came_is_an_error(cluster: Cluster) -> None:
@@ -203,5 +217,25 @@ def test_an_unknown_broker_is_named(cluster: Cluster) -> None:
         strike(cluster, Kill(broker=9))
 
 
-def test_the_controller_can_be_meant(cluster: Cluster) -> None:
-    assert target(cluster, "controller").node.id in {1, 2, 3}
+def test_a_killed_controller_is_replaced(cluster: Cluster) -> None:
+    before = active_controller(cluster)
+    struck = strike(cluster, Kill(broker="controller"))
+    assert not cluster.process(before).is_running
+    found: list[int] = []
+
+    def another() -> bool:
+        with suppress(TestbedError):
+            found.append(active_controller(cluster))
+        return bool(found)
+
+    wait_until(another, timeout_s=30, what="another active controller")
+    assert found[0] != before
+    assert struck.undo is not None
+    struck.undo()
+
+
+def test_an_unknown_host_is_named_before_anything_happens(cluster: Cluster) -> None:
+    if cluster.network is None:
+        pytest.skip("hosts exist with root only")
+    with pytest.raises(FieldError, match="broker-9"):
+        FaultInjector(cluster, (CutLink(src="broker-9", dst="brokers", at_s=50),))

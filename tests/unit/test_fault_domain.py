@@ -28,9 +28,9 @@ def test_a_restart_has_no_length() -> None:
 
 
 @pytest.mark.parametrize("share", [0, -1, float("nan")])
-def test_a_cpu_share_is_positive(share: float) -> None:
+def test_cores_are_positive(share: float) -> None:
     with pytest.raises(FieldError):
-        SlowCpu(broker=1, cpu_share=share)
+        SlowCpu(broker=1, cores=share)
 
 
 def test_every_kind_can_be_carried_out() -> None:

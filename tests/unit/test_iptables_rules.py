@@ -20,7 +20,7 @@ from penstock.testbed.network import netlink
 from penstock.testbed.network.encoding import decode, encode
 from penstock.testbed.network.fates import LinkFates
 from penstock.testbed.network.held import Held
-from penstock.testbed.network.nfqueue import render_rules
+from penstock.testbed.network.nfqueue import parse_cuts, render_cuts, render_rules
 from penstock.testbed.network.topology import Topology
 from penstock.testbed.network.trace import TracePlayer
 
@@ -31,28 +31,43 @@ CUT = LinkCondition(cut=True)
 
 def test_no_shaped_link_is_an_empty_table() -> None:
     conditions = {("a", "b"): LinkCondition(), ("b", "a"): LinkCondition(rate_mbit=5)}
-    assert render_rules(TOPOLOGY, conditions) == "*mangle\n:FORWARD ACCEPT [0:0]\nCOMMIT\n"
+    assert "-A" not in render_rules(TOPOLOGY, conditions)
 
 
 def test_a_chain_per_source_a_rule_per_link() -> None:
     rules = render_rules(TOPOLOGY, {("b", "a"): SHAPED, ("a", "c"): CUT, ("a", "b"): SHAPED})
     assert rules.splitlines() == [
-        "*mangle",
         ":FORWARD ACCEPT [0:0]",
+        "-F FORWARD",
         ":from-1 - [0:0]",
         ":from-2 - [0:0]",
+        ":from-3 - [0:0]",
         "-A FORWARD -s 10.77.1.2/32 -j from-1",
         "-A FORWARD -s 10.77.2.2/32 -j from-2",
         "-A from-1 -d 10.77.2.2/32 -j NFQUEUE --queue-num 1",
-        "-A from-1 -d 10.77.3.2/32 -j DROP",
+        "-A from-1 -d 10.77.3.2/32 -j cut-2",
         "-A from-2 -d 10.77.1.2/32 -j NFQUEUE --queue-num 250",
-        "COMMIT",
     ]
+    assert render_cuts(["cut-2"]) == ":cut-2 - [0:0]\n-A cut-2 -j DROP\n"
+
+
+def test_the_counts_of_cuts_are_found_among_the_rules() -> None:
+    listing = """-P FORWARD ACCEPT -c 41 3772
+-N cut-1
+-N cut-250
+-N from-1
+-A FORWARD -s 10.77.1.2/32 -c 5 460 -j from-1
+-A cut-1 -c 0 0 -j DROP
+-A cut-250 -c 123456789012 3772 -j DROP
+-A from-1 -d 10.77.2.2/32 -c 4 368 -j cut-1
+-A from-1 -d 10.77.3.2/32 -c 1 92 -j NFQUEUE --queue-num 2
+"""
+    assert parse_cuts(listing) == {"cut-1": 0, "cut-250": 123456789012}
 
 
 def test_a_cut_needs_no_handler_even_if_the_link_is_shaped() -> None:
     rules = render_rules(TOPOLOGY, {("a", "b"): LinkCondition(cut=True, delay=ConstantDelay(ms=1))})
-    assert "-j DROP" in rules
+    assert "-j cut-1" in rules
     assert "NFQUEUE" not in rules
 
 
@@ -85,6 +100,18 @@ def test_a_packet_is_found_among_the_attributes() -> None:
     message = head + struct.pack("=HH", 9, 10) + b"hello\0\0\0"
     assert netlink.payload(memoryview(message)) == b"hello"
     assert netlink.payload(memoryview(head)) == b""
+
+
+def test_a_packet_tells_when_it_came() -> None:
+    message = bytearray(netlink.verdict_prefixes(513)[0][:20])
+    message += struct.pack("=HH", 11, 1) + b"\0\0\1\2" + bytes(4)  # the packet's id
+    assert netlink.stamp_at(memoryview(message)) is None
+    message += struct.pack("=HHI", 8, 5, 7)  # the interface
+    message += struct.pack("=HH", 20, 4) + struct.pack(">QQ", 1_700_000_000, 999_999)
+    at = netlink.stamp_at(memoryview(message))
+    assert at == 40
+    fields = netlink.packet(at).unpack_from(message, netlink.QUEUE_AT)
+    assert fields == (513, b"\0\0\1\2", netlink.STAMP_HEAD, 1_700_000_000, 999_999)
 
 
 @pytest.mark.parametrize(
@@ -161,6 +188,16 @@ def test_held_packets_come_out_when_they_are_due() -> None:
     assert held.next_due_ns() == 31
     assert held.pop_due(31) == ["b"]
     assert held.next_due_ns() is None
+
+
+def test_overdue_packets_come_out_with_their_due_time() -> None:
+    held: Held[str] = Held()
+    held.lane(30).extend([(30, "a"), (31, "b")])
+    held.push(20, "c")
+    held.push(31, "d")
+    assert held.pop_overdue(20) == []
+    assert held.pop_overdue(31) == [(30, "a"), (20, "c")]
+    assert held.pop_due(31) == ["b", "d"]
 
 
 def test_held_packets_of_a_cut_link_are_taken_out() -> None:

@@ -70,8 +70,9 @@ def test_copies_fit_the_brokers() -> None:
         properties = node_properties(spec, make_node(), (make_node(),), Path("d"), None)
         assert int(properties["offsets.topic.replication.factor"]) <= brokers
         assert int(properties["transaction.state.log.min.isr"]) <= brokers
-    with pytest.raises(FieldError, match="at most the number of brokers"):
-        ClusterSpec(brokers=2, properties={"default.replication.factor": 3})
+    for wanted in (3, "3"):
+        with pytest.raises(FieldError, match="at most the number of brokers"):
+            ClusterSpec(brokers=2, properties={"default.replication.factor": wanted})
     with pytest.raises(FieldError, match=r"replication: 4 must be at most"):
         TopicSpec(name="t", replication=4).check_fits(3)
 
@@ -91,5 +92,16 @@ def test_the_password_is_not_in_the_text_form() -> None:
     assert "s3cret" in client_properties("b:1", KEYS)["sasl.jaas.config"]
 
 
-def test_backslashes_survive_the_properties_file() -> None:
+def test_nothing_becomes_a_line_of_its_own() -> None:
     assert render_properties({"a": "C:\\x"}) == "a=C:\\\\x\n"
+    assert render_properties({"a": "1\nnode.id=9"}) == "a=1\\nnode.id=9\n"
+    assert render_properties({"a=b": "1"}) == "a\\=b=1\n"
+
+
+@pytest.mark.parametrize("name", ["ssl.key.password", "sasl.jaas.config"])
+def test_secrets_do_not_belong_in_a_spec(name: str) -> None:
+    with pytest.raises(FieldError, match="is a secret") as caught:
+        ClusterSpec(properties={name: "s3cret"})
+    assert "s3cret" not in str(caught.value)
+    with pytest.raises(FieldError, match="is a secret"):
+        TopicSpec(name="t", config={name: "s3cret"})

@@ -6,15 +6,14 @@ Results go to standard output, progress and errors to standard error, so `--json
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
 from rich.table import Table
 
 from penstock import specs
-
-Progress = Callable[[str], None]
+from penstock.progress import Progress
 
 _out = Console(highlight=False)
 if not _out.is_terminal:

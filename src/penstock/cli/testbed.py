@@ -15,8 +15,7 @@ import click
 
 from penstock import client_properties as kafka_properties
 from penstock import specs
-from penstock.cli import output
-from penstock.domain.broker_view import BrokerRates, BrokerView, rates
+from penstock.cli import broker_report, output
 from penstock.domain.cluster import ClusterSpec
 from penstock.domain.errors import BadInput, TestbedError
 from penstock.domain.fault import FaultPlan
@@ -34,6 +33,8 @@ from penstock.testbed.parts import Parts, find_parts
 from penstock.testbed.warm_up import warm_up
 
 DEFAULT_NAME = "testbed"
+
+_SECONDS = click.FloatRange(min=0, max=3600)
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _name = click.argument("name", default=DEFAULT_NAME)
@@ -61,7 +62,9 @@ def testbed() -> None:
 @click.option(
     "--property", "properties", multiple=True, metavar="NAME=VALUE", help="Any broker property."
 )
-@click.option("--warm-up", "warm_up_s", type=float, default=0, help="Seconds of load beforehand.")
+@click.option(
+    "--warm-up", "warm_up_s", type=_SECONDS, default=0, help="Seconds of load beforehand."
+)
 @click.option("--foreground", is_flag=True, help="Stay until Ctrl-C, then remove everything.")
 @_json
 def up(
@@ -77,24 +80,29 @@ def up(
     spec = _spec(spec_file, options, properties)
     with output.progress() as say:
         parts = find_parts(os.environ, on_progress=say)
-        cluster = Cluster(spec, parts=parts, name=name, detached=not foreground, on_progress=say)
+        cluster = Cluster(spec, parts=parts, name=name, on_progress=say)
         began = time.monotonic()
         cluster.start()
-        try:
-            if warm_up_s:
+        took_s = time.monotonic() - began
+    with _kept_until_detached(cluster):
+        if warm_up_s:
+            with output.progress() as say:
                 say(f"warming up for {warm_up_s:g} s")
                 warm_up(cluster, warm_up_s)
-        except BaseException:
-            cluster.stop()
-            raise
-    took_s = time.monotonic() - began
-    try:
         _report_up(cluster, name, took_s, as_json)
         if foreground:
             signal.pause()
-    finally:
-        if foreground:
-            cluster.stop()
+        cluster.detach()
+
+
+@contextmanager
+def _kept_until_detached(cluster: Cluster) -> Iterator[None]:
+    """Whatever ends the block early also ends the cluster."""
+    try:
+        yield
+    except BaseException:
+        cluster.stop()
+        raise
 
 
 def _report_up(cluster: Cluster, name: str, took_s: float, as_json: bool) -> None:
@@ -118,14 +126,14 @@ def _report_up(cluster: Cluster, name: str, took_s: float, as_json: bool) -> Non
     output.outcome(sentence)
     output.note(f"clients:  {properties_file}")
     if cluster.network is not None:
-        output.note(f"on hosts: ip netns exec {cluster.held.namespace('producer-1')} …")
+        output.note(f"on hosts: penstock testbed exec --name {name} producer-1 -- COMMAND")
     output.note(f"look:     penstock testbed status {name}")
     output.note(f"remove:   penstock testbed down {name}")
 
 
 @testbed.command()
 @_name
-@click.option("--interval", "interval_s", type=float, default=1.0, help="Seconds for the rates.")
+@click.option("--interval", "interval_s", type=_SECONDS, default=1, help="Seconds for the rates.")
 @click.option("--bootstrap-servers", help="Look at an existing cluster instead.")
 @click.option(
     "--client-properties",
@@ -146,89 +154,19 @@ def status(
     cluster = _attach(name)
     before = observe(cluster)
     time.sleep(interval_s)  # the time over which rates are taken; nothing is awaited
-    after = observe(cluster)
-    between = {b: rates(before[b], after[b]) for b in after}
-    lagging = cluster.admin.out_of_sync()
-    down = [b for b, view in after.items() if view.state != "running"]
-    sentence = _health(len(after), down, lagging)
+    health = broker_report.examine(cluster, before, observe(cluster))
     if as_json:
         links = _links(cluster.network) if cluster.network else {}
-        output.emit_json(
-            {
-                "name": name,
-                "outcome": sentence,
-                "healthy": not (down or lagging),
-                "bootstrap_servers": cluster.bootstrap_servers,
-                "out_of_sync": lagging,
-                "brokers": list(after.values()),
-                "rates": list(between.values()),
-                "links": links,
-            }
-        )
+        output.emit_json({"name": name, **health.as_json(), "links": links})
     else:
-        output.outcome(sentence)
-        output.table(
-            [
-                "broker",
-                "state",
-                "leads",
-                "lagging",
-                "in MB/s",
-                "out MB/s",
-                "cores",
-                "MB",
-                "handles",
-            ],
-            [_use_row(after[b], between[b]) for b in after],
-        )
-        output.table(
-            ["broker", "request", "/s", "queue ms", "local ms", "remote ms", "p50 ms", "p99 ms"],
-            [row for b in after for row in _time_rows(after[b], between[b])],
-        )
-    return 4 if down or lagging else 0
-
-
-def _use_row(view: BrokerView, rate: BrokerRates) -> list[object]:
-    use = view.process
-    return [
-        view.broker,
-        view.state,
-        view.leaders,
-        view.under_replicated_partitions,
-        f"{rate.bytes_in_per_s / 1e6:.2f}",
-        f"{rate.bytes_out_per_s / 1e6:.2f}",
-        f"{rate.cpu_cores:.2f}",
-        use.resident_bytes // 2**20 if use else "",
-        use.open_handles if use else "",
-    ]
-
-
-def _time_rows(view: BrokerView, rate: BrokerRates) -> list[list[object]]:
-    return [
-        [
-            view.broker,
-            request.name.lower().replace("_", " "),
-            f"{rate.requests_per_s[request]:.1f}",
-            f"{times.queue.mean_ms:.2f}",
-            f"{times.local.mean_ms:.2f}",
-            f"{times.remote.mean_ms:.2f}",
-            f"{times.total.p50_ms:.1f}",
-            f"{times.total.p99_ms:.1f}",
-        ]
-        for request, times in view.requests.items()
-    ]
-
-
-def _health(brokers: int, down: list[int], lagging: list[str]) -> str:
-    if down:
-        return f"Broker {', '.join(map(str, down))} of {brokers} does not run."
-    if lagging:
-        return f"{len(lagging)} partitions lag, such as {lagging[0]}."
-    return f"All {brokers} brokers run and every copy is in sync."
+        health.show()
+    return 0 if health.is_good else TestbedError.exit_code
 
 
 def _status_of_existing(servers: str, properties: Path | None, as_json: bool) -> int:
     given = kafka_properties.load(properties) if properties else None
+    for warning in given.warnings if given else ():
+        output.warn(warning)
     cluster = ExistingCluster(servers, given)
     brokers = cluster.check_reachable()
     lagging = cluster.admin.out_of_sync()
@@ -245,6 +183,23 @@ def _status_of_existing(servers: str, properties: Path | None, as_json: bool) ->
     return 4 if lagging else 0
 
 
+@testbed.command("exec", context_settings={"ignore_unknown_options": True})
+@_of
+@click.argument("host")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def execute(name: str, host: str, command: tuple[str, ...]) -> None:
+    """Run COMMAND on a HOST of the testbed's network, such as producer-1."""
+    net = _network(_attach(name))
+    try:
+        argv = net.command(host, command)
+    except FieldError as error:
+        raise BadInput(str(error)) from None
+    try:
+        os.execv(argv[0], argv)
+    except OSError as error:
+        raise BadInput(f"{command[0]} cannot be run: {error.strerror}") from None
+
+
 @testbed.command()
 @_name
 @click.option("--all", "everything", is_flag=True, help="Every detached testbed of this user.")
@@ -253,9 +208,9 @@ def down(name: str, everything: bool, as_json: bool) -> None:
     """Remove a cluster with its processes, networks and files."""
     held = [h for h in lease.leases(lease.default_root()) if lease.is_detached(h)]
     chosen = held if everything else [_find(name)]
+    names = [one.name for one in chosen]
     for one in chosen:
         lease.release(one)
-    names = [one.id for one in chosen]
     sentence = f"Removed {', '.join(names)}." if names else "There was no testbed."
     if as_json:
         output.emit_json({"outcome": sentence, "removed": names})
@@ -284,7 +239,10 @@ def replay(file: Path, name: str, as_json: bool) -> None:
     """Let the network change as a trace FILE says (`penstock schema trace`)."""
     net = _network(_attach(name))
     trace = specs.load(file, NetworkTrace)
-    with output.progress() as say, _naming(file), TracePlayer(net, trace) as player:
+    with _naming(file):
+        for step in trace.steps:
+            net.names.conditions(step.links)  # a name that is wrong in the last step, too
+    with output.progress() as say, TracePlayer(net, trace) as player:
         say(f"replaying {len(trace.steps)} steps, {trace.steps[-1].at_s:g} s")
         player.join()
     last_s = trace.steps[-1].at_s
@@ -332,11 +290,12 @@ def _spec(file: Path | None, options: dict[str, Any], properties: tuple[str, ...
     try:
         return replace(base, **given, properties={**base.properties, **pairs})
     except FieldError as error:
-        raise BadInput(f"--{error.field}: {error.value!r} {error.fix}") from None
+        option = error.field.replace("_", "-")
+        raise BadInput(f"--{option}: {error.value!r} {error.fix}") from None
 
 
 def _find(name: str) -> Lease:
-    found = {held.id: held for held in lease.leases(lease.default_root())}
+    found = {held.name: held for held in lease.leases(lease.default_root())}
     if name not in found:
         known = ", ".join(found) or "none runs"
         raise TestbedError(

@@ -1,13 +1,13 @@
 """The broker's own view of its work: its timings per class of request, and what it uses.
 
-Counters grow from the broker's start; two views make rates (`rates`). Times are what the broker
-itself measured, so they exclude the network and the client.
+Counters grow from the broker's start; two views make rates and the means of the time between
+(`rates`). Times are what the broker itself measured, so they exclude the network and the client.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 
 
@@ -21,7 +21,11 @@ class RequestClass(StrEnum):
 
 @dataclass(frozen=True)
 class Times:
-    """A distribution of milliseconds as the broker keeps it: recent values weigh more."""
+    """Milliseconds as Kafka's histograms give them.
+
+    Count, mean, deviation and maximum are since the broker's start; the percentiles are of
+    a sample in which the last five minutes weigh most.
+    """
 
     count: int
     mean_ms: float
@@ -57,13 +61,9 @@ class ProcessUse:
 
 
 @dataclass(frozen=True)
-class BrokerView:
-    """One broker at one moment. `requests` is empty if the agent is not loaded."""
+class OwnCounters:
+    """What a broker tells of itself."""
 
-    broker: int
-    at_ns: int  # monotonic
-    state: str  # running, paused or down
-    process: ProcessUse | None
     requests: Mapping[RequestClass, RequestTimes]
     messages_in: int
     bytes_in: int
@@ -75,12 +75,36 @@ class BrokerView:
 
 
 @dataclass(frozen=True)
+class BrokerView:
+    """One broker at one moment. What could not be read is None and never 0."""
+
+    broker: int
+    at_ns: int  # monotonic
+    state: str  # running, starting, paused or down
+    process: ProcessUse | None
+    own: OwnCounters | None
+
+
+@dataclass(frozen=True)
+class RequestRates:
+    """One class of requests between two views; the means are None if there was no request."""
+
+    per_s: float
+    queue_ms: float | None
+    local_ms: float | None
+    remote_ms: float | None
+    response_queue_ms: float | None
+    send_ms: float | None
+    total_ms: float | None
+
+
+@dataclass(frozen=True)
 class BrokerRates:
     """What happened on one broker between two views."""
 
     broker: int
     seconds: float
-    requests_per_s: Mapping[RequestClass, float]
+    requests: Mapping[RequestClass, RequestRates]
     messages_in_per_s: float
     bytes_in_per_s: float
     bytes_out_per_s: float
@@ -89,29 +113,41 @@ class BrokerRates:
     disk_written_bytes_per_s: float
 
 
-def rates(before: BrokerView, after: BrokerView) -> BrokerRates:
-    """Rates from two views of one broker. A restart in between sets its counters back to 0."""
+def rates(before: BrokerView, after: BrokerView) -> BrokerRates | None:
+    """Rates from two views of one broker; None unless the same process answered both times."""
     if before.broker != after.broker or after.at_ns <= before.at_ns:
         raise ValueError("rates need two views of one broker, in order of time")
+    then, now, used, uses = before.own, after.own, before.process, after.process
+    if then is None or now is None or used is None or uses is None or uses.cpu_s < used.cpu_s:
+        return None
     seconds = (after.at_ns - before.at_ns) / 1e9
-
-    def per_s(later: float, earlier: float) -> float:
-        return (later - earlier if later >= earlier else later) / seconds
-
-    def count(view: BrokerView, request: RequestClass) -> int:
-        return view.requests[request].total.count if request in view.requests else 0
-
-    then, now = before.process, after.process
     return BrokerRates(
         broker=after.broker,
         seconds=seconds,
-        requests_per_s={r: per_s(count(after, r), count(before, r)) for r in RequestClass},
-        messages_in_per_s=per_s(after.messages_in, before.messages_in),
-        bytes_in_per_s=per_s(after.bytes_in, before.bytes_in),
-        bytes_out_per_s=per_s(after.bytes_out, before.bytes_out),
-        replication_bytes_in_per_s=per_s(after.replication_bytes_in, before.replication_bytes_in),
-        cpu_cores=per_s(now.cpu_s, then.cpu_s) if now and then else 0.0,
-        disk_written_bytes_per_s=(
-            per_s(now.disk_written_bytes, then.disk_written_bytes) if now and then else 0.0
-        ),
+        requests={
+            request: _request_rates(then.requests[request], now.requests[request], seconds)
+            for request in RequestClass
+        },
+        messages_in_per_s=(now.messages_in - then.messages_in) / seconds,
+        bytes_in_per_s=(now.bytes_in - then.bytes_in) / seconds,
+        bytes_out_per_s=(now.bytes_out - then.bytes_out) / seconds,
+        replication_bytes_in_per_s=(now.replication_bytes_in - then.replication_bytes_in) / seconds,
+        cpu_cores=(uses.cpu_s - used.cpu_s) / seconds,
+        disk_written_bytes_per_s=(uses.disk_written_bytes - used.disk_written_bytes) / seconds,
     )
+
+
+def _request_rates(then: RequestTimes, now: RequestTimes, seconds: float) -> RequestRates:
+    means = {
+        f"{phase.name}_ms": _mean_between(getattr(then, phase.name), getattr(now, phase.name))
+        for phase in fields(RequestTimes)
+    }
+    return RequestRates(per_s=(now.total.count - then.total.count) / seconds, **means)
+
+
+def _mean_between(then: Times, now: Times) -> float | None:
+    """The mean of what was counted between: two means since the start tell it."""
+    count = now.count - then.count
+    if count <= 0:
+        return None
+    return max(0.0, (now.mean_ms * now.count - then.mean_ms * then.count) / count)

@@ -1,4 +1,4 @@
-"""A Kafka cluster as somebody asks for it: one to be made here, or one that exists."""
+"""A Kafka cluster and a topic, as somebody asks for them to be made."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
+from penstock.domain.client import is_secret
 from penstock.domain.network import NetworkSpec
 from penstock.domain.value import Bound, Doc, FieldError, Value
 
@@ -68,6 +69,7 @@ class ClusterSpec(Value):
             "controllers",
             "must be odd, since an even one adds a voter but survives no further failure",
         )
+        _refuse_secrets("properties", self.properties)
         for name in self.properties:
             if name in RESERVED_PROPERTIES:
                 raise FieldError(
@@ -80,8 +82,8 @@ class ClusterSpec(Value):
             "offsets.topic.replication.factor",
             "transaction.state.log.replication.factor",
         ):
-            wanted = self.properties.get(name)
-            if isinstance(wanted, int) and wanted > self.brokers:
+            wanted = str(self.properties.get(name, ""))
+            if wanted.isdigit() and int(wanted) > self.brokers:
                 raise FieldError(
                     f"properties.{name}",
                     wanted,
@@ -106,6 +108,16 @@ class ClusterSpec(Value):
         )
 
 
+def _refuse_secrets(field: str, properties: Mapping[str, object]) -> None:
+    for name in properties:
+        if is_secret(name):
+            raise FieldError(
+                f"{field}.{name}",
+                "[hidden]",
+                "is a secret, and this is stored with runs; `security: sasl_ssl` makes its own keys",
+            )
+
+
 @dataclass(frozen=True, kw_only=True)
 class TopicSpec(Value):
     """A topic as it is to be made."""
@@ -125,6 +137,7 @@ class TopicSpec(Value):
             "name",
             "must be 1 to 249 letters, digits, '.', '_' or '-'",
         )
+        _refuse_secrets("config", self.config)
 
     def config_text(self) -> dict[str, str]:
         """The configuration as Kafka takes it: true, not Python's True."""

@@ -111,10 +111,10 @@ class Restart(BrokerFault):
 
 @dataclass(frozen=True, kw_only=True)
 class SlowCpu(BrokerFault):
-    """The broker gets only a share of one core."""
+    """The broker gets only this much CPU."""
 
     kind = "slow-cpu"
-    cpu_share: Annotated[float, Bound(gt=0.01, le=64), Doc("cores it may use, such as 0.1")]
+    cores: Annotated[float, Bound(ge=0.01, le=64), Doc("cores it may use, such as 0.1")]
 
 
 @dataclass(frozen=True, kw_only=True)

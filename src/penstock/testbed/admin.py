@@ -31,8 +31,14 @@ class Admin:
     ) -> None:
         self._config = dict(config)
         self._place = place
-        with place():  # a client's threads stay where it was made
-            self._client = AdminClient({**config, "socket.timeout.ms": 5000}, logger=_log)
+        try:
+            with place():  # a client's threads stay where it was made
+                self._client = AdminClient({**config, "socket.timeout.ms": 5000}, logger=_log)
+        except KafkaException as error:
+            raise BadInput(
+                f"Kafka's client refuses its configuration: {error.args[0].str()}",
+                "correct that property in client.properties",
+            ) from None
 
     def broker_ids(self, timeout_s: float = 2.0) -> set[int]:
         """The brokers that are registered and not fenced."""
@@ -40,13 +46,6 @@ class Admin:
             return set(self._client.list_topics(timeout=timeout_s).brokers)
         except KafkaException:
             return set()
-
-    def controller_id(self) -> int:
-        """The broker that answers for the active controller."""
-        description = self._client.describe_cluster(request_timeout=_REQUEST_S).result()
-        if description.controller is None:
-            raise TestbedError("the cluster has no active controller")
-        return int(description.controller.id)
 
     def leader(self, topic: str, partition: int) -> int:
         partitions = self._partitions(topic)
@@ -68,21 +67,27 @@ class Admin:
         wait_until(known, timeout_s=10, what=f"topic {topic!r} to be known")
         return found
 
-    def out_of_sync(self, timeout_s: float = 2.0) -> list[str]:
-        """Partitions without a leader or with a follower that lags: 'topic-0: 2 of 3 in sync'."""
+    def out_of_sync(self, timeout_s: float = 2.0, broker: int | None = None) -> list[str]:
+        """Partitions without a leader or with a copy that lags: 'topic-0: leader 1, 2 of 3 in
+        sync'. With `broker`, only those where that one's copy lags."""
         try:
             topics = self._client.list_topics(timeout=timeout_s).topics
         except KafkaException as error:
             return [f"no answer: {error.args[0].str()}"]
+
+        def lags(partition: Any) -> bool:
+            missing = set(partition.replicas) - set(partition.isrs)
+            return partition.leader < 0 or (bool(missing) if broker is None else broker in missing)
+
         return [
             f"{name}-{number}: leader {p.leader}, {len(p.isrs)} of {len(p.replicas)} in sync"
             for name, topic in topics.items()
             for number, p in topic.partitions.items()
-            if p.leader < 0 or len(p.isrs) < len(p.replicas)
+            if lags(p)
         ]
 
     def create_topic(self, topic: TopicSpec, brokers: int, timeout_s: float = 30) -> None:
-        """Make a topic; it returns when every partition has its leader and all its followers."""
+        """Make a topic; returns when every leader serves it and every copy is in sync."""
         try:
             topic.check_fits(brokers)
         except FieldError as error:
@@ -98,19 +103,24 @@ class Admin:
         except KafkaException as error:
             raise TestbedError(f"topic {topic.name} was not made: {error.args[0].str()}") from None
 
-        def in_sync() -> bool:
+        def in_service() -> bool:
             partitions = self._partitions(topic.name).values()
-            return len(partitions) == topic.partitions and all(
+            complete = len(partitions) == topic.partitions and all(
                 p.leader >= 0 and len(p.isrs) == topic.replication for p in partitions
             )
+            try:
+                # A leader may be the last to hear that it is one.
+                return complete and bool(self.end_offsets(topic.name))
+            except KafkaException:
+                return False
 
-        wait_until(in_sync, timeout_s=timeout_s, what=f"all copies of {topic.name} to be in sync")
+        wait_until(in_service, timeout_s=timeout_s, what=f"{topic.name} to be in service")
 
     def delete_topic(self, name: str) -> None:
         self._client.delete_topics([name], request_timeout=_REQUEST_S)[name].result()
 
     def end_offsets(self, topic: str) -> dict[int, int]:
-        """The end of each partition: how many records were ever appended to it."""
+        """The end of each partition: the offset that its next record will get."""
         asked = {TopicPartition(topic, p): OffsetSpec.latest() for p in self._partitions(topic)}
         answers = self._client.list_offsets(asked, request_timeout=_REQUEST_S)
         return {tp.partition: int(answer.result().offset) for tp, answer in answers.items()}

@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-import psutil
-
 from penstock import jars
 from penstock.domain.cluster import ClusterSpec
 from penstock.domain.errors import PenstockError
 from penstock.java import find_java
 from penstock.testbed import lease
 from penstock.testbed.cpu_limit import can_limit_cpu
+from penstock.testbed.machine import available_memory_mb
 from penstock.testbed.network.emulator import available_backends
 
 _CONGESTION = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
@@ -77,7 +76,7 @@ def _damage(bundle: str, environ: Mapping[str, str]) -> str | None:
 
 
 def _memory() -> Check:
-    available_mb = psutil.virtual_memory().available // 2**20
+    available_mb = available_memory_mb()
     each_mb = ClusterSpec(brokers=1).memory_mb
     brokers = min(16, available_mb // each_mb)
     return Check(

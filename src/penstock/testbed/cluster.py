@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
-
-import psutil
 
 from penstock import specs
 from penstock.domain.cluster import ClusterSpec, TopicSpec
 from penstock.domain.errors import BadInput, MissingPart, TestbedError
 from penstock.domain.network import NetworkSpec
-from penstock.testbed import janitor, lease, nodes, security
+from penstock.domain.value import FieldError
+from penstock.progress import Progress, silent
+from penstock.testbed import agent, janitor, lease, nodes, security
 from penstock.testbed.connection import KafkaCluster
 from penstock.testbed.kafka import LOG_CONFIG, broker_command, format_storage
 from penstock.testbed.lease import Lease
+from penstock.testbed.machine import available_memory_mb, free_ports, listens, taken_port
 from penstock.testbed.network.hosts import Network
 from penstock.testbed.network.topology import ROUTER
 from penstock.testbed.nodes import Node, SecurityFiles
@@ -30,20 +30,14 @@ from penstock.testbed.parts import Parts, find_parts
 from penstock.testbed.process import NodeProcess
 from penstock.testbed.waiting import wait_until
 
-Progress = Callable[[str], None]
-
 START_TIMEOUT_S = 120.0
-
-
-def _silent(_: str) -> None:
-    pass
 
 
 class Cluster(KafkaCluster):
     """Brokers as processes, on loopback or each in a network namespace of its own.
 
-    Everything it makes carries the mark of its `lease` and is gone when it stops. `detached`
-    leaves it running for later commands (`Cluster.attach`).
+    Everything it makes carries the mark of its lease and is gone when it stops or its process
+    ends, unless it was detached for later commands to attach to.
     """
 
     def __init__(
@@ -52,15 +46,13 @@ class Cluster(KafkaCluster):
         *,
         parts: Parts | None = None,
         name: str | None = None,
-        detached: bool = False,
-        on_progress: Progress = _silent,
+        on_progress: Progress = silent,
     ) -> None:
         self.spec = spec or ClusterSpec()
         self.parts = parts or find_parts(os.environ)
         self.nodes: tuple[Node, ...] = ()
         self.network: Network | None = None
         self._name = name
-        self._detached = detached
         self._say = on_progress
         self._lease: Lease | None = None
         self._security: SecurityFiles | None = None
@@ -80,6 +72,7 @@ class Cluster(KafkaCluster):
         """Make the cluster; it returns when it is ready. Leaves nothing behind if that fails."""
         lease.sweep(self.parts.root)
         _check_memory(self.spec)
+        _check_links(self.spec)
         if self.spec.place == "namespaces" and os.geteuid() != 0:
             raise MissingPart(
                 "brokers on hosts of their own need root",
@@ -97,11 +90,6 @@ class Cluster(KafkaCluster):
                 process.start()
             self._write_state()
             self.wait_ready()
-            if self._detached:
-                self._janitor.kill()
-                self._janitor.wait()
-                self._janitor = None
-                lease.detach(self._lease)
         except BaseException:
             self.stop()
             raise
@@ -109,15 +97,25 @@ class Cluster(KafkaCluster):
     def stop(self) -> None:
         """Remove the cluster and all that belongs to it. Its data is thrown away, so no broker
         is asked to shut down in order: that would only take longer."""
+        for process in self._processes.values():
+            process.end()
+        # Their threads hold the network they were made in.
+        self._admin = None
         if self._lease is not None:
             lease.release(self._lease)
-            self._lease = None
-        for process in self._processes.values():
-            process.forget()
         if self._janitor is not None and self._janitor.stdin is not None:
             self._janitor.stdin.close()  # finds the directory gone, and goes
             self._janitor.wait()
+        self._lease, self._janitor, self.network, self._security = None, None, None, None
+        self.nodes, self._processes = (), {}
+
+    def detach(self) -> None:
+        """Leave it running when this process ends, for `attach`; `penstock testbed down` ends it."""
+        if self._janitor is not None:
+            self._janitor.kill()
+            self._janitor.wait()
             self._janitor = None
+        lease.detach(self.held)
 
     @classmethod
     def attach(cls, held: Lease, parts: Parts) -> Self:
@@ -129,8 +127,8 @@ class Cluster(KafkaCluster):
                 f"testbed {held.id!r} is not complete",
                 f"remove it: penstock testbed down {held.id}",
             ) from None
-        spec = specs.parse(state["spec"], ClusterSpec, source=f"testbed {held.id}")
-        cluster = cls(spec, parts=parts, name=held.id, detached=True)
+        spec = specs.parse(state["spec"], ClusterSpec, source=f"testbed {held.name}")
+        cluster = cls(spec, parts=parts, name=held.name)
         cluster._lease = held
         cluster.nodes = tuple(Node(**node) for node in state["nodes"])
         if spec.security == "sasl_ssl":
@@ -196,10 +194,23 @@ class Cluster(KafkaCluster):
         return self._processes[node_id]
 
     def start_broker(self, node_id: int, timeout_s: float = START_TIMEOUT_S) -> float:
-        """Start a broker that was stopped or killed; seconds until all its copies are in sync."""
+        """Start a node that was stopped or killed; seconds until its copies are in sync."""
+        process = self.process(node_id)
         began = time.monotonic()
-        self.process(node_id).start()
-        self.wait_ready(timeout_s=timeout_s, probe=False)
+        process.start()
+        self._await(
+            lambda: self._listening(process.node), timeout_s, f"{process.node.name} to listen"
+        )
+        if process.node.is_broker:
+            self._await(
+                lambda: (
+                    node_id in self.admin.broker_ids()
+                    and not self.admin.out_of_sync(broker=node_id)
+                ),
+                timeout_s - (time.monotonic() - began),
+                f"{process.node.name} to be registered and in sync",
+                explain=lambda: "; ".join(self.admin.out_of_sync(broker=node_id)[:5]),
+            )
         return time.monotonic() - began
 
     # --- readiness ----------------------------------------------------------------------------
@@ -218,7 +229,11 @@ class Cluster(KafkaCluster):
         def left_s() -> float:
             return max(1.0, timeout_s - (time.monotonic() - began))
 
-        self._await(self._all_listening, left_s(), "every broker to listen")
+        self._await(
+            lambda: all(self._listening(node) for node in self.nodes),
+            left_s(),
+            "every broker to listen",
+        )
         wanted = set(self.broker_ids)
         self._await(
             lambda: self.admin.broker_ids() == wanted,
@@ -239,9 +254,9 @@ class Cluster(KafkaCluster):
         )
         return time.monotonic() - began
 
-    def _all_listening(self) -> bool:
+    def _listening(self, node: Node) -> bool:
         with self.inside():
-            return all(_listens(n.address, n.port) for n in self.nodes if n.is_broker)
+            return listens(node.address, node.port if node.is_broker else node.controller_port)
 
     def _await(
         self,
@@ -278,7 +293,11 @@ class Cluster(KafkaCluster):
     def _make_nodes(self) -> None:
         self._say("formatting storage")
         roles = nodes.node_roles(self.spec)
-        free = _loopback_ports(self.spec, 3 * len(roles)) if self.network is None else iter(())
+        free: Iterator[int] = iter(())
+        if self.network is None:
+            count = 3 * len(roles)
+            first = self.spec.port
+            free = iter(free_ports(count) if first is None else range(first, first + count))
         made = []
         for node_id, is_broker, is_controller in roles:
             if self.network is not None:
@@ -294,13 +313,14 @@ class Cluster(KafkaCluster):
         (self.directory / "log4j2.properties").write_text(LOG_CONFIG)
         data = self.directory / "data"
         if self.spec.data_dir is not None:
-            data = lease.adopt(self.held, Path(self.spec.data_dir))
+            data = lease.adopt(self.held, Path(self.spec.data_dir).expanduser().absolute())
         prepared = [self._write_properties(node, data / node.host) for node in self.nodes]
         format_storage(
             self.parts,
             prepared,
             [n.id for n in self.nodes],
             security.scram_argument(self._security) if self._security else None,
+            self._environment,
         )
         self._make_processes()
 
@@ -311,22 +331,22 @@ class Cluster(KafkaCluster):
         properties = nodes.node_properties(self.spec, node, self.nodes, data, self._security)
         path = directory / "server.properties"
         security.write_private(path, nodes.render_properties(properties).encode())
+        agent.write_config(directory, node.agent_port)
         return path, data
 
     def _make_processes(self) -> None:
         for node in self.nodes:
             directory = self.directory / node.host
             heap = self.spec.heap_mb if node.is_broker else self.spec.controller_heap_mb
-            command = broker_command(self.parts, node, directory, heap, self.spec.observe)
-            # Two allocation arenas instead of eight per core: 30 MB less for every broker.
-            environment = {
-                "PATH": os.defpath,
-                "MALLOC_ARENA_MAX": "2",
-                **self.held.environment,
-            }
+            command = broker_command(self.parts, directory, heap, self.spec.observe)
             self._processes[node.id] = NodeProcess(
-                node, directory, self.command_on(node.host, command), environment
+                node, directory, self.command_on(node.host, command), self._environment
             )
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        # Two allocation arenas instead of eight per core: 30 MB less for every broker.
+        return {"PATH": os.defpath, "MALLOC_ARENA_MAX": "2", **self.held.environment}
 
     def _write_state(self) -> None:
         state: Mapping[str, Any] = {
@@ -345,7 +365,7 @@ class Cluster(KafkaCluster):
 
 
 def _check_memory(spec: ClusterSpec) -> None:
-    available_mb = psutil.virtual_memory().available // 2**20
+    available_mb = available_memory_mb()
     if spec.memory_mb > available_mb:
         each = spec.memory_mb / (spec.brokers + spec.controllers)
         raise BadInput(
@@ -358,39 +378,17 @@ def _check_memory(spec: ClusterSpec) -> None:
 def _check_ports(spec: ClusterSpec) -> None:
     if spec.port is None:
         return
-    count = 3 * (spec.brokers + spec.controllers)
-    for port in range(spec.port, spec.port + count):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                raise BadInput(
-                    f"port: {port} is taken (ports {spec.port} to {spec.port + count - 1} are "
-                    "needed)",
-                    "give another `port`, or none: free ones are found then",
-                ) from None
+    ports = range(spec.port, spec.port + 3 * (spec.brokers + spec.controllers))
+    taken = taken_port(ports)
+    if taken is not None:
+        raise BadInput(
+            f"port: {taken} is taken (ports {ports[0]} to {ports[-1]} are needed)",
+            "give another `port`, or none: free ones are found then",
+        )
 
 
-def _loopback_ports(spec: ClusterSpec, count: int) -> Iterator[int]:
-    if spec.port is not None:
-        yield from range(spec.port, spec.port + count)
-        return
-    held = []
+def _check_links(spec: ClusterSpec) -> None:
     try:
-        # All are held until the last is found, so that none comes twice.
-        for _ in range(count):
-            probe = socket.socket()
-            probe.bind(("127.0.0.1", 0))
-            held.append(probe)
-        ports = [probe.getsockname()[1] for probe in held]
-    finally:
-        for probe in held:
-            probe.close()
-    yield from ports
-
-
-def _listens(address: str, port: int) -> bool:
-    with suppress(OSError), socket.create_connection((address, port), timeout=1):
-        return True
-    return False
+        nodes.host_names(spec).conditions(spec.network.links if spec.network else ())
+    except FieldError as error:
+        raise BadInput(f"network.links: {error}") from None

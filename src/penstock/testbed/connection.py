@@ -36,7 +36,10 @@ class KafkaCluster(ABC):
 
     def create_topic(self, topic: TopicSpec) -> None:
         """Make a topic; returns when all its copies are in sync."""
-        self.admin.create_topic(topic, brokers=len(self.admin.broker_ids(timeout_s=10)))
+        brokers = self.admin.broker_ids(timeout_s=10)
+        if not brokers:
+            raise TestbedError(f"no broker answered when topic {topic.name} was to be made")
+        self.admin.create_topic(topic, len(brokers))
 
 
 class ExistingCluster(KafkaCluster):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.domain.errors import FaultDidNotTake, MissingPart
 from penstock.testbed.lease import CGROUP_ROOTS, Lease
 
-_PERIOD_US = 20_000  # short, so that a slow broker is slow evenly and not in fits of 100 ms
+# Short, so that a slow broker is slow evenly and not in fits of 100 ms; and long enough that the
+# share of it is at least the millisecond that the kernel asks for.
+_PERIOD_US, _LEAST_QUOTA_US = 20_000, 1_000
 
 
 @dataclass(frozen=True)
@@ -18,11 +21,12 @@ class CpuLimit:
 
     path: Path
     pid: int
+    before: Path  # where the process was
 
     def remove(self) -> None:
-        """Give the process its freedom back."""
-        if Path(f"/proc/{self.pid}").exists():
-            (self.path.parent / "cgroup.procs").write_text(str(self.pid))
+        """Put the process back where it was."""
+        with suppress(ProcessLookupError):  # it ended meanwhile
+            (self.before / "cgroup.procs").write_text(str(self.pid))
         self.path.rmdir()
 
 
@@ -30,14 +34,16 @@ def limit_cpu(lease: Lease, name: str, pid: int, cores: float) -> CpuLimit:
     """Hold `pid` to `cores`; read back from the kernel, so that it is known to be in force."""
     root = _root()
     path = root / f"{lease.prefix}{name}"
-    quota_us = max(1000, round(cores * _PERIOD_US))
+    period_us = max(_PERIOD_US, round(_LEAST_QUOTA_US / cores))
+    quota_us = round(cores * period_us)
+    before = root / _present_group(pid).lstrip("/")
     try:
         path.mkdir(exist_ok=True)
         if (path / "cpu.cfs_quota_us").exists():
-            (path / "cpu.cfs_period_us").write_text(str(_PERIOD_US))
+            (path / "cpu.cfs_period_us").write_text(str(period_us))
             quota_file, text = path / "cpu.cfs_quota_us", str(quota_us)
         else:
-            quota_file, text = path / "cpu.max", f"{quota_us} {_PERIOD_US}"
+            quota_file, text = path / "cpu.max", f"{quota_us} {period_us}"
         quota_file.write_text(text)
         (path / "cgroup.procs").write_text(str(pid))
     except OSError as error:
@@ -49,7 +55,16 @@ def limit_cpu(lease: Lease, name: str, pid: int, cores: float) -> CpuLimit:
     members = (path / "cgroup.procs").read_text().split()
     if str(pid) not in members or quota_file.read_text().strip() != text:
         raise FaultDidNotTake(f"the kernel did not take the CPU limit of {cores:g} cores")
-    return CpuLimit(path, pid)
+    return CpuLimit(path, pid, before)
+
+
+def _present_group(pid: int) -> str:
+    """The process's place in the hierarchy of the cpu controller; lines are ID:CONTROLLERS:PATH."""
+    lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+    groups = {names: path for _, names, path in (line.split(":", 2) for line in lines)}
+    return next(
+        (path for names, path in groups.items() if "cpu" in names.split(",")), groups.get("", "/")
+    )
 
 
 def can_limit_cpu() -> bool:

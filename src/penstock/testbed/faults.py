@@ -5,12 +5,13 @@ To add a kind: a dataclass in `domain.fault` and a function here, in `_CARRY_OUT
 
 from __future__ import annotations
 
+import select
 import signal
 import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,10 +31,12 @@ from penstock.domain.fault import (
 )
 from penstock.domain.network import Link, LinkCondition
 from penstock.domain.network.condition import PERFECT
+from penstock.domain.value import FieldError
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.cpu_limit import limit_cpu
 from penstock.testbed.network.hosts import Network
-from penstock.testbed.observe import observe
+from penstock.testbed.network.topology import Pair
+from penstock.testbed.observe import active_controller, observe
 from penstock.testbed.process import NodeProcess
 from penstock.testbed.waiting import wait_until
 
@@ -60,7 +63,7 @@ def target(cluster: Cluster, broker: int | str) -> NodeProcess:
     if isinstance(meant, LeaderOf):
         meant = cluster.admin.leader(meant.topic, meant.partition)
     elif meant is None:
-        meant = cluster.admin.controller_id()
+        meant = active_controller(cluster)
     return cluster.process(meant)
 
 
@@ -68,7 +71,7 @@ def target(cluster: Cluster, broker: int | str) -> NodeProcess:
 
 
 def _kill(cluster: Cluster, fault: Kill) -> Struck:
-    process = _running(cluster, fault.broker)
+    process = _running(cluster, fault.broker, or_paused=True)
     process.send(signal.SIGKILL)
     process.wait_ended(10)
     return Struck(f"killed {process.node.name}", lambda: _start_again(cluster, process))
@@ -113,8 +116,8 @@ def _slow_cpu(cluster: Cluster, fault: SlowCpu) -> Struck:
     process = _running(cluster, fault.broker)
     live = process.process
     assert live is not None  # _running has seen it
-    limit = limit_cpu(cluster.held, process.node.host, live.pid, fault.cpu_share)
-    return Struck(f"held {process.node.name} to {fault.cpu_share:g} cores", limit.remove)
+    limit = limit_cpu(cluster.held, process.node.host, live.pid, fault.cores)
+    return Struck(f"held {process.node.name} to {fault.cores:g} cores", limit.remove)
 
 
 def _slow_link(cluster: Cluster, fault: SlowLink) -> Struck:
@@ -125,10 +128,13 @@ def _slow_link(cluster: Cluster, fault: SlowLink) -> Struck:
     return Struck(f"slowed every link of {host}", undo)
 
 
-def _cut_link(cluster: Cluster, fault: CutLink) -> Struck:
+def _cut(fault: CutLink) -> Link:
     cut = LinkCondition(cut=True)
-    link = Link(src=fault.src, dst=fault.dst, both_ways=fault.both_ways, condition=cut)
-    undo = _change_links(cluster, (link,))
+    return Link(src=fault.src, dst=fault.dst, both_ways=fault.both_ways, condition=cut)
+
+
+def _cut_link(cluster: Cluster, fault: CutLink) -> Struck:
+    undo = _change_links(cluster, (_cut(fault),))
     return Struck(f"cut the link {fault.src} {'↔' if fault.both_ways else '→'} {fault.dst}", undo)
 
 
@@ -143,9 +149,9 @@ _CARRY_OUT: dict[type[Fault], Callable[[Cluster, Any], Struck]] = {
 }
 
 
-def _running(cluster: Cluster, broker: int | str) -> NodeProcess:
+def _running(cluster: Cluster, broker: int | str, or_paused: bool = False) -> NodeProcess:
     process = target(cluster, broker)
-    if not process.is_running or process.is_paused:
+    if not process.is_running or (process.is_paused and not or_paused):
         state = "paused" if process.is_paused else "down"
         raise FaultDidNotTake(
             f"{process.node.name} is {state} already, so the fault would change nothing",
@@ -165,8 +171,7 @@ def _change_links(cluster: Cluster, links: tuple[Link, ...]) -> Undo:
     if all(before[pair] == condition for pair, condition in changed.items()):
         raise FaultDidNotTake("these links are in that condition already")
     network.set(links)
-    for (src, dst), condition in changed.items():
-        _check_condition(network, src, dst, condition)
+    _check_in_force(network, changed)
 
     def undo() -> None:
         network.set(
@@ -179,36 +184,44 @@ def _change_links(cluster: Cluster, links: tuple[Link, ...]) -> Undo:
     return undo
 
 
-def _check_condition(network: Network, src: str, dst: str, condition: LinkCondition) -> None:
-    """Send a packet along the link and see that it met the condition."""
-    if condition.cut:
-        if _passes(network, src, dst, wait_s=0.1):
-            raise FaultDidNotTake(f"the link {src} → {dst} was cut, yet a packet passed")
-    elif condition.shapes_packets:
-        seen = network.stats()[src, dst].packets
-        _passes(network, src, dst, wait_s=0)
-        wait_until(
-            lambda: network.stats()[src, dst].packets > seen,
-            timeout_s=2,
-            what=f"the emulator to see a packet from {src} to {dst}",
-            error=FaultDidNotTake,
+def _check_in_force(network: Network, changed: Mapping[Pair, LinkCondition]) -> None:
+    """Send packets along every link and see that they met the condition.
+
+    A rate alone is not tried, since that takes seconds: the kernel has accepted its queue.
+    """
+    cut = [pair for pair, condition in changed.items() if condition.cut]
+    shaped = [pair for pair, c in changed.items() if c.shapes_packets and not c.cut]
+    seen = network.stats()
+    passed = _passing(network, cut, shaped)
+    if passed:
+        raise FaultDidNotTake(
+            f"the link {passed[0][0]} → {passed[0][1]} was cut, yet a packet passed"
         )
 
+    def all_seen() -> bool:
+        now = network.stats()
+        return all(pair in now and now[pair] != seen.get(pair) for pair in shaped)
 
-def _passes(network: Network, src: str, dst: str, wait_s: float) -> bool:
-    with network.inside(dst):
-        receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    with network.inside(src):
-        sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    with receiver, sender:  # a socket stays in the namespace it was made in
-        receiver.bind((network.address(dst), 0))
-        receiver.settimeout(max(wait_s, 0.001))
-        with suppress(OSError):
-            for _ in range(3):
-                sender.sendto(b"penstock", receiver.getsockname())
-            receiver.recv(16)
-            return True
-    return False
+    wait_until(all_seen, timeout_s=2, what="the emulator to see packets", error=FaultDidNotTake)
+
+
+def _passing(network: Network, watched: list[Pair], others: list[Pair]) -> list[Pair]:
+    """Send to all; those of `watched` where something arrived within a tenth of a second."""
+    receivers: dict[Pair, socket.socket] = {}
+    with ExitStack() as stack:
+        for src, dst in (*watched, *others):
+            # A socket stays in the namespace it was made in.
+            with network.inside(dst):
+                receiver = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+            with network.inside(src):
+                sender = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+            receiver.bind((network.address(dst), 0))
+            receivers[src, dst] = receiver
+            with suppress(OSError):
+                for _ in range(3):
+                    sender.sendto(b"penstock", receiver.getsockname())
+        ready, _, _ = select.select([receivers[pair] for pair in watched], [], [], 0.1)
+        return [pair for pair in watched if receivers[pair] in ready]
 
 
 def _network(cluster: Cluster) -> Network:
@@ -224,13 +237,38 @@ def _network(cluster: Cluster) -> Network:
 
 
 def cluster_signals(cluster: Cluster) -> Signals:
-    """The signals a testbed offers to `when`: sums over the brokers that run."""
+    """The signals a testbed offers to `when`, over the brokers that answer.
 
-    def total(field: str) -> Callable[[], float]:
-        return lambda: float(sum(getattr(view, field) for view in observe(cluster).values()))
+    What a broker counted before its restart stays counted.
+    """
 
-    names = ("messages_in", "bytes_in", "bytes_out", "under_replicated_partitions")
-    return {name: total(name) for name in names}
+    def gauge() -> float:
+        views = observe(cluster).values()
+        return float(sum(v.own.under_replicated_partitions for v in views if v.own is not None))
+
+    counters = ("messages_in", "bytes_in", "bytes_out")
+    return {
+        "under_replicated_partitions": gauge,
+        **{name: _Counted(cluster, name) for name in counters},
+    }
+
+
+class _Counted:
+    """A counter summed over brokers that may restart, from the first time it is asked for."""
+
+    def __init__(self, cluster: Cluster, field: str) -> None:
+        self._cluster, self._field = cluster, field
+        self._last: dict[int, int] = {}
+        self._total = 0.0
+
+    def __call__(self) -> float:
+        for broker, view in observe(self._cluster).items():
+            if view.own is not None:
+                now = int(getattr(view.own, self._field))
+                before = self._last.get(broker, now)
+                self._total += now - before if now >= before else now
+                self._last[broker] = now
+        return self._total
 
 
 @dataclass(frozen=True)
@@ -266,6 +304,8 @@ class FaultInjector:
             threading.Thread(target=self._carry_out, args=(fault,), daemon=True) for fault in faults
         ]
         for fault in faults:
+            if isinstance(fault, CutLink):
+                _network(cluster).names.conditions((_cut(fault),))  # refuses unknown hosts now
             if fault.when is not None and fault.when.signal not in self._signals:
                 raise BadInput(
                     f"when.signal: {fault.when.signal!r} is unknown",
@@ -300,6 +340,8 @@ class FaultInjector:
                 self._timed(lambda: Struck(sentence, undo()))
         except PenstockError as error:
             self._errors.append(error)
+        except FieldError as error:
+            self._errors.append(BadInput(str(error)))
         except Exception as error:  # must reach the run, not die with the thread
             self._errors.append(TestbedError(f"{fault} failed: {error!r}"))
 

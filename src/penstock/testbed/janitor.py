@@ -24,7 +24,7 @@ def watch(lease: Lease) -> subprocess.Popen[bytes]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         # Not marked: it must not kill itself. It ends by itself when its work is done.
-        env={"PATH": os.environ.get("PATH", os.defpath), "PYTHONPATH": os.pathsep.join(sys.path)},
+        env={"PATH": os.defpath, "PYTHONPATH": os.pathsep.join(sys.path)},
         start_new_session=True,
     )
 

@@ -8,11 +8,13 @@ import shutil
 import subprocess
 import uuid
 from base64 import urlsafe_b64encode
+from collections.abc import Mapping
 from pathlib import Path
 
 from penstock.domain.errors import TestbedError
-from penstock.testbed.nodes import Node
+from penstock.testbed.agent import CONFIG_FILE
 from penstock.testbed.parts import Parts
+from penstock.testbed.security import write_private
 
 # Console only: the process's output is its log file. Log4j's own shutdown hook would silence the
 # broker just when an orderly shutdown begins.
@@ -32,11 +34,8 @@ logger.jolokia.level = error
 """
 
 
-def broker_command(
-    parts: Parts, node: Node, directory: Path, heap_mb: int, observe: bool
-) -> list[str]:
+def broker_command(parts: Parts, directory: Path, heap_mb: int, observe: bool) -> list[str]:
     """The command line of one node. `directory` holds its `server.properties`."""
-    options = f"port={node.agent_port},host=127.0.0.1,discoveryEnabled=false"
     return [
         str(parts.java.path),
         f"-Xmx{heap_mb}m",
@@ -47,8 +46,10 @@ def broker_command(
         "-XX:-UsePerfData",
         "-Djava.awt.headless=true",
         "-Djava.net.preferIPv4Stack=true",
+        # Compression libraries unpack themselves there, and a killed JVM does not tidy up.
+        f"-Djava.io.tmpdir={directory}",
         f"-Dlog4j2.configurationFile={directory.parent / 'log4j2.properties'}",
-        *([f"-javaagent:{parts.agent_jar}={options}"] if observe else []),
+        *([f"-javaagent:{parts.agent_jar}=config={directory / CONFIG_FILE}"] if observe else []),
         *_class_archive(parts),
         "-cp",
         parts.classpath,
@@ -70,7 +71,11 @@ def _class_archive(parts: Parts) -> list[str]:
 
 
 def format_storage(
-    parts: Parts, nodes: list[tuple[Path, Path]], node_ids: list[int], scram: str | None
+    parts: Parts,
+    nodes: list[tuple[Path, Path]],
+    node_ids: list[int],
+    scram: str | None,
+    environment: Mapping[str, str],
 ) -> str:
     """Prepare every node's data directory; the cluster's id.
 
@@ -85,6 +90,7 @@ def format_storage(
         "-Xshare:auto",
         "-XX:TieredStopAtLevel=1",
         f"-Dlog4j2.configurationFile={properties.parent.parent / 'log4j2.properties'}",
+        f"-Djava.io.tmpdir={properties.parent}",
         "-cp",
         parts.classpath,
         "kafka.tools.StorageTool",
@@ -93,9 +99,15 @@ def format_storage(
         cluster_id,
         "-c",
         str(properties),
-        *(["--add-scram", scram] if scram else []),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    if scram is not None:
+        # In a file: an argument is visible to everyone, and even salted it is enough to log in.
+        arguments = properties.with_name("scram-user")
+        write_private(arguments, f"--add-scram\n{scram}\n".encode())
+        command.append(f"@{arguments}")
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, timeout=120
+    )
     if done.returncode != 0:
         lines = [
             line

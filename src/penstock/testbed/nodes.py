@@ -15,7 +15,7 @@ CLIENT_PORT, CONTROLLER_PORT, AGENT_PORT = 9092, 9093, 8778  # where each node h
 
 @dataclass(frozen=True)
 class Node:
-    """One Kafka process: a broker, a controller, or both. `port` is 0 for a mere controller."""
+    """One Kafka process: a broker, a controller, or both. A mere controller does not use `port`."""
 
     id: int
     is_broker: bool
@@ -157,9 +157,16 @@ def client_properties(bootstrap_servers: str, security: SecurityFiles | None) ->
 
 
 def render_properties(properties: Mapping[str, str]) -> str:
-    """The text of a Java properties file."""
-    escaped = {name: value.replace("\\", "\\\\") for name, value in properties.items()}
-    return "".join(f"{name}={value}\n" for name, value in sorted(escaped.items()))
+    """The text of a Java properties file; no name or value can become a line of its own."""
+
+    def escaped(text: str, special: str) -> str:
+        plain = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+        return "".join(f"\\{c}" if c in special else c for c in plain)
+
+    return "".join(
+        f"{escaped(name, ' =:#!')}={escaped(value, '')}\n"
+        for name, value in sorted(properties.items())
+    )
 
 
 def _text(value: str | int | float | bool) -> str:

@@ -1,13 +1,7 @@
-"""Reads the broker's own view from running brokers: one HTTP request each, over loopback.
-
-The agent (Jolokia) answers JMX reads in bulk. It listens on the loopback of the broker's own
-namespace, so it is reached from inside it and never crosses the emulated network.
-"""
+"""Reads the broker's own view from running brokers, and what the system says of their processes."""
 
 from __future__ import annotations
 
-import http.client
-import json
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -17,13 +11,16 @@ import psutil
 
 from penstock.domain.broker_view import (
     BrokerView,
+    OwnCounters,
     ProcessUse,
     RequestClass,
     RequestTimes,
     Times,
 )
 from penstock.domain.errors import TestbedError
+from penstock.testbed import agent
 from penstock.testbed.cluster import Cluster
+from penstock.testbed.process import NodeProcess
 
 _PHASES = {
     "queue": "RequestQueueTimeMs",
@@ -65,34 +62,55 @@ _MBEANS = [
     ),
     *((mbean, [attribute]) for mbean, attribute in _COUNTERS.values()),
 ]
-_QUESTION = json.dumps(
-    [{"type": "read", "mbean": mbean, "attribute": attributes} for mbean, attributes in _MBEANS]
-)
+_ACTIVE = "kafka.controller:type=KafkaController,name=ActiveControllerCount"
+
+Answers = Mapping[str, Mapping[str, Any]]
 
 
 def observe(cluster: Cluster, timeout_s: float = 2.0) -> dict[int, BrokerView]:
-    """The view of every broker, now. One that is paused or down is shown as such, with zeros."""
+    """The view of every broker, now. One that cannot answer is shown as what it is."""
     return {broker: _view(cluster, broker, timeout_s) for broker in cluster.broker_ids}
+
+
+def active_controller(cluster: Cluster, timeout_s: float = 2.0) -> int:
+    """The node that is the active controller. (Clients are told a random broker: KIP-590.)"""
+    for node in cluster.nodes:
+        process = cluster.process(node.id)
+        if node.is_controller and process.is_running and not process.is_paused:
+            answers = _ask(cluster, process, [(_ACTIVE, ["Value"])], timeout_s) or {}
+            if answers.get(_ACTIVE, {}).get("Value") == 1:
+                return node.id
+    raise TestbedError("no node says that it is the active controller", "is `observe` off?")
+
+
+def _ask(
+    cluster: Cluster, process: NodeProcess, mbeans: list[tuple[str, list[str]]], timeout_s: float
+) -> Answers | None:
+    if not cluster.spec.observe:
+        return None
+    with cluster.inside(process.node.host):
+        return agent.read(process.directory, mbeans, timeout_s)
 
 
 def _view(cluster: Cluster, broker: int, timeout_s: float) -> BrokerView:
     process = cluster.process(broker)
-    state = "paused" if process.is_paused else "running" if process.is_running else "down"
-    answers: Mapping[str, Mapping[str, Any]] = {}
-    if state == "running" and cluster.spec.observe:
-        with cluster.inside(process.node.host):
-            answers = _ask(process.node.agent_port, timeout_s, process.node.name)
-    counters = {
-        name: int(answers.get(mbean, {}).get(attribute, 0))
-        for name, (mbean, attribute) in _COUNTERS.items()
-    }
+    own, live = None, process.process
+    if process.is_paused:
+        state = "paused"
+    elif live is None:
+        state = "down"
+    else:
+        answers = _ask(cluster, process, _MBEANS, timeout_s)
+        # An agent that listens is there before the broker's metrics are.
+        if answers is not None and all(mbean in answers for mbean, _ in _COUNTERS.values()):
+            own = _own(answers)
+        state = "starting" if own is None and cluster.spec.observe else "running"
     return BrokerView(
         broker=broker,
         at_ns=time.monotonic_ns(),
         state=state,
-        process=use_of(process.process) if process.process else None,
-        requests={r: _request_times(r, answers) for r in RequestClass} if answers else {},
-        **counters,
+        process=use_of(live) if live else None,
+        own=own,
     )
 
 
@@ -111,25 +129,14 @@ def use_of(process: psutil.Process) -> ProcessUse | None:
     return None
 
 
-def _ask(port: int, timeout_s: float, who: str) -> dict[str, Mapping[str, Any]]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout_s)
-    try:
-        connection.request("POST", "/jolokia/", _QUESTION, {"Content-Type": "application/json"})
-        answers = json.loads(connection.getresponse().read())
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        raise TestbedError(f"{who} does not tell its timings: {error}") from None
-    finally:
-        connection.close()
-    # Answers come in the order of the questions; they echo the names in another spelling. A metric
-    # is absent until the first request of its class.
-    return {
-        mbean: answer["value"]
-        for (mbean, _), answer in zip(_MBEANS, answers, strict=True)
-        if answer["status"] == 200
-    }
+def _own(answers: Answers) -> OwnCounters:
+    return OwnCounters(
+        requests={request: _request_times(request, answers) for request in RequestClass},
+        **{name: int(answers[mbean][attribute]) for name, (mbean, attribute) in _COUNTERS.items()},
+    )
 
 
-def _request_times(request: RequestClass, answers: Mapping[str, Mapping[str, Any]]) -> RequestTimes:
+def _request_times(request: RequestClass, answers: Answers) -> RequestTimes:
     def times(name: str) -> Times:
         mbean = f"kafka.network:type=RequestMetrics,name={name},request={request}"
         found = answers.get(mbean, {})

@@ -55,10 +55,11 @@ class NodeProcess:
         (self.directory / "pid").write_text(str(self._child.pid))
         self._wanted = True
 
-    def forget(self) -> None:
-        """Take away the zombie of a process that was killed from outside."""
+    def end(self) -> None:
+        """Kill it for good; returns when it holds nothing any more."""
         self._wanted = False
         if self._child is not None:
+            self._child.kill()
             self._child.wait()
 
     @property

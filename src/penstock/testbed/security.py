@@ -51,7 +51,7 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 def scram_argument(files: SecurityFiles) -> str:
-    """The user for `StorageTool --add-scram`, salted: an argument is visible to everyone here."""
+    """The user as `StorageTool --add-scram` takes it. As secret as the password itself."""
     salt = secrets.token_bytes(16)
     salted = hashlib.pbkdf2_hmac("sha512", files.password.encode(), salt, _ITERATIONS)
     return (
