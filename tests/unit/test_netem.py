@@ -17,6 +17,7 @@ from penstock.domain.network.delay_pareto import ParetoDelay
 from penstock.domain.network.delay_uniform import UniformDelay
 from penstock.domain.network.loss_bernoulli import BernoulliLoss
 from penstock.domain.network.loss_gilbert_elliott import GilbertElliottLoss
+from penstock.domain.value import FieldError
 from penstock.testbed.lease import Lease
 from penstock.testbed.network.emulator import choose_backend
 from penstock.testbed.network.namespaces import require_root, tool
@@ -38,7 +39,6 @@ def leaf(**fields: object) -> str:
         (ConstantDelay(ms=12.5), "delay 12.5ms"),
         (UniformDelay(low_ms=5, high_ms=25), "delay 15.0ms 10.0ms"),
         (NormalDelay(mean_ms=20, stddev_ms=4), "delay 20ms 4ms distribution normal"),
-        (ParetoDelay(scale_ms=4, shape=3), "delay 6.000ms 3.464ms distribution pareto"),
     ],
 )
 def test_delay(delay: Delay, arguments: str) -> None:
@@ -167,3 +167,8 @@ def test_what_is_missing_comes_with_its_fix(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(MissingPart, match="`tc` is not installed") as missing:
         tool.__wrapped__("tc")
     assert "iproute2" in missing.value.fix
+
+
+def test_what_netem_cannot_do_is_refused_and_not_approximated() -> None:
+    with pytest.raises(FieldError, match="nfqueue"):
+        ParetoDelay(scale_ms=4, shape=3).netem()

@@ -85,7 +85,9 @@ class NetworkSpec(Value):
     congestion_control: Annotated[
         str, Doc("TCP congestion control; cubic, since bbr hides packet loss")
     ] = "cubic"
-    seed: Annotated[int, Doc("the same seed draws the same losses and delays")] = 1
+    seed: Annotated[
+        int, Doc("the same seed draws the same losses and delays (nfqueue; netem draws its own)")
+    ] = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +100,7 @@ class TraceStep(Value):
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkTrace(Value):
-    """A network that changes over time. The same file and seed replay the same packets' fates."""
+    """A network that changes over time. With nfqueue, the same file replays packets' fates."""
 
     steps: tuple[TraceStep, ...]
     seed: int = 1

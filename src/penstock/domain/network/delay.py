@@ -24,4 +24,4 @@ class Delay(Value, ABC):
 
     @abstractmethod
     def netem(self) -> tuple[str, ...]:
-        """The same delay as arguments of `tc qdisc … netem`, or as close as netem comes."""
+        """The same delay as arguments of `tc qdisc … netem`; refuses what netem cannot do."""

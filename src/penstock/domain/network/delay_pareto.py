@@ -8,7 +8,7 @@ from random import Random
 from typing import Annotated
 
 from penstock.domain.network.delay import Delay
-from penstock.domain.value import Bound, Doc
+from penstock.domain.value import Bound, Doc, FieldError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,9 +41,5 @@ class ParetoDelay(Delay):
         return 1 - (self.scale_ms / delay_ms) ** self.shape if delay_ms > self.scale_ms else 0.0
 
     def netem(self) -> tuple[str, ...]:
-        # netem's own table has a fixed shape (3) and knows a mean and a deviation only, so this
-        # is as close as it comes; for other shapes the NFQUEUE backend is exact.
-        shape = max(self.shape, 2.05)
-        mean = self.scale_ms * shape / (shape - 1)
-        stddev = self.scale_ms / (shape - 1) * (shape / (shape - 2)) ** 0.5
-        return ("delay", f"{mean:.3f}ms", f"{stddev:.3f}ms", "distribution", "pareto")
+        # netem's own Pareto table has one fixed shape and no cut: something else than was asked.
+        raise FieldError("delay.kind", "pareto", "is not within netem; use `backend: nfqueue`")

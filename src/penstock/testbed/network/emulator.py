@@ -6,12 +6,16 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, Protocol
 
 from penstock.domain.errors import MissingPart, TestbedError
 from penstock.domain.network.condition import LinkCondition
+from penstock.testbed.lease import NETNS_DIR
 from penstock.testbed.network.namespaces import command, run, tool
 from penstock.testbed.network.topology import Pair
+
+_PROBE = "penstock-probe-"
 
 Backend = Literal["netem", "nfqueue"]
 Conditions = Mapping[Pair, LinkCondition]
@@ -22,12 +26,17 @@ class LinkStats:
     """What a link did to packets since the testbed started. None: this backend does not count it."""
 
     packets: int = 0
-    dropped: int = 0  # as the condition asked
+    # As the condition asked. By a cut of the NFQUEUE backend: a train of TCP segments is one.
+    dropped: int = 0
     duplicated: int | None = 0
     reordered: int | None = 0  # skipped the delay
     # Found a full queue: of the rate limit, or of a handler that is too slow (then a lower bound:
     # the kernel counts a train of TCP segments as one).
     overflowed: int = 0
+    # Passed on more than 1 ms after they were due, since the handler is too slow or was kept from
+    # running; and how long after at worst, 0 if none was.
+    late: int | None = 0
+    worst_late_ms: float | None = 0.0
 
 
 class Emulator(Protocol):
@@ -58,7 +67,10 @@ def has_netem(namespace: str) -> bool:
 
 def available_backends() -> list[Backend]:
     """What this machine could use: tried in a namespace that is gone again afterwards."""
-    name = f"penstock-probe-{os.getpid()}"
+    for stale in NETNS_DIR.glob(f"{_PROBE}*"):  # of one that was killed while it probed
+        if not Path(f"/proc/{stale.name.removeprefix(_PROBE)}").exists():
+            run([tool("ip"), "netns", "delete", stale.name])
+    name = f"{_PROBE}{os.getpid()}"
     try:
         run([tool("ip"), "netns", "add", name])
     except (MissingPart, TestbedError):

@@ -41,6 +41,18 @@ class Held(Generic[Item]):
             heads.append(self._heap[0][0])
         return min(heads, default=None)
 
+    def pop_overdue(self, before_ns: int) -> list[tuple[int, Item]]:
+        """Take out what was due before that, each with when it was; so that `pop_due` need not say."""
+        overdue: list[tuple[int, Item]] = []
+        for lane in self._lanes.values():
+            while lane and lane[0][0] < before_ns:
+                overdue.append(lane.popleft())
+        heap = self._heap
+        while heap and heap[0][0] < before_ns:
+            due_ns, _, item = heappop(heap)
+            overdue.append((due_ns, item))
+        return overdue
+
     def pop_due(self, now_ns: int) -> list[Item]:
         """Take out what is due."""
         due: list[Item] = []

@@ -19,6 +19,7 @@ _PACKAGES = {
     "ip": "iproute2",
     "tc": "iproute2",
     "nsenter": "util-linux",
+    "iptables-legacy": "iptables",
     "iptables-legacy-restore": "iptables",
 }
 

@@ -2,7 +2,8 @@
 
 Limits beside the NFQUEUE backend: the kernel draws its own random numbers, so a seed does not
 repeat the fate of a packet; a Pareto delay has netem's own shape; kernels since 6.17
-refuse `duplicate` beside other shaped links to the same host.
+refuse `duplicate` beside other shaped links to the same host; the counts of a link begin anew when
+its queue does, so what a cut dropped is forgotten when the link heals.
 """
 
 from __future__ import annotations
@@ -79,6 +80,8 @@ class NetemEmulator:
                 overflowed=0 if queue.kind == "netem" else queue.dropped,
                 duplicated=None,
                 reordered=None,
+                late=None,
+                worst_late_ms=None,
             )
             for pair, queue in shaping.read_queues(self._topology).items()
         }

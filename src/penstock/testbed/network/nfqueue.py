@@ -8,9 +8,10 @@ and more, and on a small machine the hosts want the other cores.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -27,10 +28,15 @@ from penstock.testbed.waiting import wait_until
 
 LOG_NAME = "emulator.log"
 READY_WITHIN_S = 20
+# The lock is one for the whole machine; another testbed may hold it for a moment.
+WAIT_FOR_LOCK = ("--wait", "10")
 
 
 def render_rules(topology: Topology, conditions: Conditions) -> str:
-    """The router's mangle table, for `iptables-legacy-restore`, which replaces it in one step.
+    """What the router's mangle table says of the links, for `iptables-legacy-restore --noflush`.
+
+    It takes effect in one step. Chains not named here stay as they are and keep their counts: those
+    of `render_cuts`.
 
     A chain per source, so that a packet meets the rules of its own source only. On FORWARD: a
     packet held at its sender would count against that socket's share of the queue (TCP small
@@ -43,7 +49,7 @@ def render_rules(topology: Topology, conditions: Conditions) -> str:
     ):
         src, dst = pair
         if condition.cut:
-            target = "DROP"
+            target = cut_chain(topology, pair)
         elif condition.shapes_packets:
             target = f"NFQUEUE --queue-num {topology.link_number(pair)}"
         else:
@@ -55,14 +61,33 @@ def render_rules(topology: Topology, conditions: Conditions) -> str:
     }
     return "\n".join(
         [
-            "*mangle",
             ":FORWARD ACCEPT [0:0]",
-            *(f":{chain} - [0:0]" for chain in chains),
+            "-F FORWARD",
+            # Naming a chain empties it, so all are named, those that nothing leads to as well.
+            *(f":{chain} - [0:0]" for chain in addresses),
             *(f"-A FORWARD -s {addresses[chain]}/32 -j {chain}" for chain in chains),
             *(rule for rules in chains.values() for rule in rules),
-            "COMMIT\n",
+            "",
         ]
     )
+
+
+def cut_chain(topology: Topology, pair: Pair) -> str:
+    return f"cut-{topology.link_number(pair)}"
+
+
+def render_cuts(chains: Iterable[str]) -> str:
+    """A chain per link that is ever cut, for good: healing takes away only what leads there.
+
+    So a count is never lost with its rule, whatever passes at the moment of the change.
+    """
+    return "".join(f":{chain} - [0:0]\n-A {chain} -j DROP\n" for chain in chains)
+
+
+def parse_cuts(listing: str) -> dict[str, int]:
+    """Chain of a cut → packets dropped there, from what `iptables -S -v` says."""
+    found = re.findall(r"^-A (cut-\d+) -c (\d+) \d+ -j DROP$", listing, re.MULTILINE)
+    return {chain: int(packets) for chain, packets in found}
 
 
 class NfqueueEmulator:
@@ -74,7 +99,8 @@ class NfqueueEmulator:
         self._started: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        tool("iptables-legacy-restore")
+        for name in ("iptables-legacy", "iptables-legacy-restore"):
+            tool(name)
         module = "penstock.testbed.network.nfqueue_handler"
         argv = [sys.executable, "-m", module, str(self._directory)]
         with (self._directory / LOG_NAME).open("wb") as log:
@@ -107,7 +133,14 @@ class NfqueueEmulator:
         self._ask({"do": "set", "links": changed})
         rules = render_rules(topology, after)
         if rules != render_rules(topology, before):
-            self._restore(rules)
+            chains = [
+                cut_chain(topology, pair)
+                for pair, condition in after.items()
+                if condition.cut and not before.get(pair, PERFECT).cut
+            ]
+            known = self._read_cuts() if chains else {}
+            cuts = render_cuts(chain for chain in chains if chain not in known)
+            self._restore(f"*mangle\n{cuts}{rules}COMMIT\n")
         shaping.apply(
             topology,
             shaping.classes(before, shaping.rate_class),
@@ -126,6 +159,10 @@ class NfqueueEmulator:
         for pair, queue in shaping.read_queues(topology).items():
             known = found.get(pair, LinkStats(packets=queue.passed + queue.dropped))
             found[pair] = replace(known, overflowed=known.overflowed + queue.dropped)
+        for chain, cut in self._read_cuts().items():
+            pair = pairs[int(chain.removeprefix("cut-"))]
+            known = found.get(pair, LinkStats())
+            found[pair] = replace(known, packets=known.packets + cut, dropped=known.dropped + cut)
         return found
 
     def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
@@ -161,9 +198,14 @@ class NfqueueEmulator:
             raise TestbedError(f"the packet handler refused: {answer['error']}")
         return answer
 
+    def _read_cuts(self) -> dict[str, int]:
+        # Waits for the lock too (iptables-legacy-save does not): a change puts the counts back only
+        # after the new rules are in place.
+        show = [tool("iptables-legacy"), *WAIT_FOR_LOCK, "-t", "mangle", "-S", "-v"]
+        return parse_cuts(run(command(self._topology.router, show)))
+
     def _restore(self, rules: str) -> None:
-        # The lock is one for the whole machine; another testbed may hold it for a moment.
-        restore = [tool("iptables-legacy-restore"), "--wait", "10"]
+        restore = [tool("iptables-legacy-restore"), *WAIT_FOR_LOCK, "--noflush"]
         try:
             run(command(self._topology.router, restore), text=rules)
         except TestbedError as error:

@@ -3,8 +3,10 @@
     python -m penstock.testbed.network.nfqueue_handler DIRECTORY
 
 One netlink socket is bound to a queue per link. A packet is drawn a fate, held, and answered with
-a verdict when it is due; the kernel keeps the packet itself meanwhile. Requests come as lines of
-JSON over a Unix socket in DIRECTORY. Standard library only, since its start is waited for.
+a verdict when it is due; the kernel keeps the packet itself meanwhile. Delays count from when the
+kernel got the packet: counted from when it is read here, a handler that falls behind would not know
+that it does. Requests come as lines of JSON over a Unix socket in DIRECTORY. Standard library only,
+since its start is waited for.
 """
 
 from __future__ import annotations
@@ -18,8 +20,9 @@ import socket
 import struct
 import sys
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +40,7 @@ RECEIVE_BUFFER_BYTES = 64 << 20
 READ_AT_ONCE = 64
 VERDICTS_AT_ONCE = 400
 IDLE_S = 1.0
+LATE_NS = 1_000_000
 UNUSED_QUEUE = 65_535
 NO_NFQUEUE = 3  # exit code
 
@@ -53,9 +57,11 @@ class _Link:
         "duplicated",
         "fates",
         "lane",
+        "late",
         "queue",
         "reordered",
         "seen",
+        "worst_late_ns",
     )
 
     def __init__(self, queue: int, fates: LinkFates) -> None:
@@ -64,6 +70,11 @@ class _Link:
         self.fates = fates
         self.lane: deque[tuple[int, bytes | _Copy]] | None = None
         self.seen = self.dropped = self.duplicated = self.reordered = 0
+        self.late = self.worst_late_ns = 0
+
+    def note_late(self, packets: int, worst_ns: int) -> None:
+        self.late += packets
+        self.worst_late_ns = max(self.worst_late_ns, worst_ns)
 
 
 class _Copy:
@@ -84,6 +95,9 @@ class Handler:
         self._netlink = _netlink_socket()
         self._raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
         self._raw.setblocking(False)
+        # The kernel stamps what comes in, in all namespaces, as long as any socket asks for it.
+        self._raw.setsockopt(socket.SOL_SOCKET, netlink.SO_TIMESTAMPNS, 1)
+        self._unpack = netlink.packet(netlink.USUAL_STAMP_AT).unpack_from
         self._links: dict[int, _Link] = {}
         self._held: Held[bytes | _Copy] = Held()
         self._verdicts: list[bytes] = []
@@ -117,19 +131,31 @@ class Handler:
     def _receive(self) -> None:
         """Read waiting packets, and draw their fates."""
         buffer, links, verdicts = self._buffer, self._links, self._verdicts
-        receive, clock_ns, hold = self._netlink.recv_into, time.monotonic_ns, self._held.push
+        receive, hold, unpack = self._netlink.recv_into, self._held.push, self._unpack
+        subsystem, queue_at = netlink.SUBSYSTEM, netlink.QUEUE_AT
+        stamped = netlink.STAMP_HEAD
+        # From the clock of the stamps to the one that is never set. Read in this order: a stall in
+        # between makes packets late, in the other order they would be early.
+        wall_ns = time.time_ns()
+        now_ns = time.monotonic_ns()
+        to_monotonic_ns = now_ns - wall_ns
+        overdue_ns, soon_ns = now_ns - LATE_NS, now_ns + LATE_NS
         for _ in range(READ_AT_ONCE):
             try:
                 length = receive(buffer)
             except BlockingIOError:
                 return
-            if buffer[5] != netlink.SUBSYSTEM:
+            if buffer[5] != subsystem:
                 self._note_answer()
                 continue
-            link = links[_queue_number(buffer, netlink.QUEUE_AT)[0]]
-            packet_id = buffer[netlink.PACKET_ID_AT : netlink.PACKET_ID_AT + 4]
+            queue, packet_id, head, seconds, microseconds = unpack(buffer, queue_at)
+            link = links[queue]
             fates = link.fates
             link.seen += 1
+            came_ns = seconds * 1_000_000_000 + microseconds * 1000 + to_monotonic_ns
+            # The future: the clock of the stamps was set back just now.
+            if head != stamped or came_ns > soon_ns:
+                came_ns = self._find_stamp(length)
             if fates.lost is not None and fates.lost():
                 link.dropped += 1
                 verdicts.append(link.drop + packet_id)
@@ -137,34 +163,44 @@ class Handler:
             accept = link.accept + packet_id
             lane = link.lane
             if lane is not None:
-                lane.append((clock_ns() + fates.wait_ns, accept))  # type: ignore[operator]
-            elif fates.due_ns is None:
+                lane.append((came_ns + fates.wait_ns, accept))
+            elif fates.due_ns is None or (fates.skips is not None and fates.skips()):
+                link.reordered += fates.due_ns is not None
                 verdicts.append(accept)
-            elif fates.skips is not None and fates.skips():
-                link.reordered += 1
-                verdicts.append(accept)
+                if came_ns < overdue_ns:
+                    link.note_late(1, now_ns - came_ns)
             else:
-                hold(fates.due_ns(clock_ns()), accept)
+                hold(fates.due_ns(came_ns), accept)
             if fates.copied is not None and fates.copied():
                 packet = netlink.payload(memoryview(buffer)[:length])
                 # While a link changes the last packets may come without their content.
                 if packet:
-                    self._copy(link, packet)
+                    self._copy(link, packet, came_ns)
 
-    def _copy(self, link: _Link, packet: bytes) -> None:
+    def _find_stamp(self, length: int) -> int:
+        """Learn where stamps are, for the next round; until then a packet came when it is read."""
+        if (stamp_at := netlink.stamp_at(memoryview(self._buffer)[:length])) is not None:
+            self._unpack = netlink.packet(stamp_at).unpack_from
+        return time.monotonic_ns()
+
+    def _copy(self, link: _Link, packet: bytes, came_ns: int) -> None:
         """Hold a second appearance of a packet; its delay is its own."""
         link.duplicated += 1
-        fates, now_ns = link.fates, time.monotonic_ns()
+        fates = link.fates
         if fates.wait_ns is not None:
-            due_ns = now_ns + fates.wait_ns
+            due_ns = came_ns + fates.wait_ns
         else:
-            due_ns = now_ns if fates.due_ns is None else fates.due_ns(now_ns)
+            due_ns = came_ns if fates.due_ns is None else fates.due_ns(came_ns)
         self._held.push(due_ns, _Copy(link.queue, packet))
 
     def _release(self) -> None:
         """Send the verdicts of everything that is due."""
         verdicts, copies = self._verdicts, []
-        for item in self._held.pop_due(time.monotonic_ns()):
+        now_ns = time.monotonic_ns()
+        overdue = self._held.pop_overdue(now_ns - LATE_NS)
+        items = [item for _, item in overdue]
+        items += self._held.pop_due(now_ns)
+        for item in items:
             if isinstance(item, _Copy):
                 copies.append(item)
             else:
@@ -178,6 +214,20 @@ class Handler:
                 self._raw.sendto(copy.packet, (address, 0))
             except OSError:  # a full queue behind us, as the kernel treats its own packets
                 self._refused += 1
+        if overdue:
+            self._note_late(overdue)
+
+    def _note_late(self, released: list[tuple[int, bytes | _Copy]]) -> None:
+        """Count what was just sent. An overloaded handler does this for every packet."""
+        now_ns = time.monotonic_ns()
+        released.sort(key=itemgetter(0))
+        queues = [
+            (item.queue,) if isinstance(item, _Copy) else _queue_number(item, netlink.QUEUE_AT)
+            for _, item in released
+        ]
+        for queue, count in Counter(queues).items():
+            first_due_ns, _ = released[queues.index(queue)]
+            self._links[queue[0]].note_late(count, now_ns - first_due_ns)
 
     def _serve(self, client: socket.socket) -> None:
         """Answer the requests of one client; a line each way."""
@@ -250,6 +300,8 @@ class Handler:
                     "duplicated": link.duplicated,
                     "reordered": link.reordered,
                     "overflowed": overflowed.get(link.queue, 0),
+                    "late": link.late,
+                    "worst_late_ms": link.worst_late_ns / 1e6,
                 }
                 for link in self._links.values()
             ],
