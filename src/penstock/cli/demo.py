@@ -22,7 +22,7 @@ from penstock.testbed.parts import find_parts
 from penstock.testbed.warm_up import warm_up
 
 ROUND_TRIP_MS = 20.0
-PRODUCERS, BURSTS_PER_S, BURST, SECONDS = 5, 3.0, 10, 20.0
+PRODUCERS, BURSTS_PER_S, BURST, SECONDS = 5, 2.0, 15, 20.0
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def demo(as_json: bool) -> None:
 def measure(cluster: Cluster, sides: tuple[str, ...]) -> list[Latencies]:
     """Send at a fixed schedule with each setting of acks, all at the same time.
 
-    Messages come in bursts of ten, each one request, and seldom: a broker serves one request of
+    Messages come in bursts of fifteen, each one request, and seldom: a broker serves one request of
     a connection at a time and a follower has one fetch under way, so a denser stream would show
     those queues (2.5 round trips and more) instead of the two round trips.
     """

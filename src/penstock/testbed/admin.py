@@ -125,7 +125,9 @@ class Admin:
         answers = self._client.list_offsets(asked, request_timeout=_REQUEST_S)
         return {tp.partition: int(answer.result().offset) for tp, answer in answers.items()}
 
-    def send(self, topic: str, partitions: int, messages: int, size_bytes: int) -> None:
+    def send(
+        self, topic: str, partitions: int, messages: int, size_bytes: int, **settings: str | int
+    ) -> None:
         """Send throw-away messages to every partition and wait until all are acknowledged."""
         failed: list[str] = []
 
@@ -134,7 +136,7 @@ class Admin:
                 failed.append(error.str())
 
         with self._place():
-            producer = Producer({**self._config, "acks": "all", "linger.ms": 1}, logger=_log)
+            producer = Producer({**self._config, "acks": "all", **settings}, logger=_log)
         payload = bytes(size_bytes)
         for i in range(messages):
             producer.produce(topic, payload, partition=i % partitions, on_delivery=report)
