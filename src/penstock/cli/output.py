@@ -6,7 +6,7 @@ Results go to standard output, progress and errors to standard error, so `--json
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -24,6 +24,14 @@ _err = Console(stderr=True, highlight=False)
 def outcome(sentence: str) -> None:
     """The one sentence that a tired engineer can act on."""
     _out.print(sentence, style="bold", markup=False, soft_wrap=True)
+
+
+def conclude(sentence: str, details: Mapping[str, object], as_json: bool) -> None:
+    """The end of a command that has nothing to show but its outcome; the details are in JSON."""
+    if as_json:
+        emit_json({"outcome": sentence, **details})
+    else:
+        outcome(sentence)
 
 
 def note(sentence: str) -> None:

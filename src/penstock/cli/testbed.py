@@ -189,7 +189,7 @@ def _status_of_existing(servers: str, properties: Path | None, as_json: bool) ->
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def execute(name: str, host: str, command: tuple[str, ...]) -> None:
     """Run COMMAND on a HOST of the testbed's network, such as producer-1."""
-    net = _network(_attach(name))
+    net = _attach(name).emulated
     try:
         argv = net.command(host, command)
     except FieldError as error:
@@ -212,10 +212,7 @@ def down(name: str, everything: bool, as_json: bool) -> None:
     for one in chosen:
         lease.release(one)
     sentence = f"Removed {', '.join(names)}." if names else "There was no testbed."
-    if as_json:
-        output.emit_json({"outcome": sentence, "removed": names})
-    else:
-        output.outcome(sentence)
+    output.conclude(sentence, {"removed": names}, as_json)
 
 
 @testbed.command()
@@ -224,11 +221,12 @@ def down(name: str, everything: bool, as_json: bool) -> None:
 @_json
 def network(file: Path, name: str, as_json: bool) -> None:
     """Change links now: the `links` of a FILE (`penstock schema network`). Others stay."""
-    net = _network(_attach(name))
+    net = _attach(name).emulated
     links = specs.load(file, NetworkSpec).links
     with _naming(file):
         net.set(links)
-    _report_links(f"{len(net.names.conditions(links))} links changed.", net, as_json)
+    sentence = f"{len(net.names.conditions(links))} links changed."
+    output.conclude(sentence, {"links": _links(net)}, as_json)
 
 
 @testbed.command()
@@ -237,7 +235,7 @@ def network(file: Path, name: str, as_json: bool) -> None:
 @_json
 def replay(file: Path, name: str, as_json: bool) -> None:
     """Let the network change as a trace FILE says (`penstock schema trace`)."""
-    net = _network(_attach(name))
+    net = _attach(name).emulated
     trace = specs.load(file, NetworkTrace)
     with _naming(file):
         for step in trace.steps:
@@ -245,15 +243,8 @@ def replay(file: Path, name: str, as_json: bool) -> None:
     with output.progress() as say, TracePlayer(net, trace) as player:
         say(f"replaying {len(trace.steps)} steps, {trace.steps[-1].at_s:g} s")
         player.join()
-    last_s = trace.steps[-1].at_s
-    _report_links(f"Replayed {len(trace.steps)} steps over {last_s:g} s.", net, as_json)
-
-
-def _report_links(sentence: str, net: Network, as_json: bool) -> None:
-    if as_json:
-        output.emit_json({"outcome": sentence, "links": _links(net)})
-    else:
-        output.outcome(sentence)
+    sentence = f"Replayed {len(trace.steps)} steps over {trace.steps[-1].at_s:g} s."
+    output.conclude(sentence, {"links": _links(net)}, as_json)
 
 
 @testbed.command()
@@ -272,10 +263,7 @@ def fault(file: Path, name: str, as_json: bool) -> None:
     with _naming(file), FaultInjector(cluster, plan.faults, on_event=show) as injector:
         injector.join()
     sentence = f"{len(plan.faults)} faults struck."
-    if as_json:
-        output.emit_json({"outcome": sentence, "events": injector.events})
-    else:
-        output.outcome(sentence)
+    output.conclude(sentence, {"events": injector.events}, as_json)
 
 
 def _spec(file: Path | None, options: dict[str, Any], properties: tuple[str, ...]) -> ClusterSpec:
@@ -321,15 +309,6 @@ def _attach(name: str) -> Cluster:
     held = _find(name)
     parts: Parts = find_parts(os.environ)
     return Cluster.attach(held, parts)
-
-
-def _network(cluster: Cluster) -> Network:
-    if cluster.network is None:
-        raise BadInput(
-            "this testbed is on loopback, which has no links to change",
-            "start one with --place namespaces (needs root)",
-        )
-    return cluster.network
 
 
 @contextmanager

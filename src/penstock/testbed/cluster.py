@@ -124,8 +124,8 @@ class Cluster(KafkaCluster):
             state = json.loads((held.directory / "state.json").read_text())
         except (OSError, ValueError):
             raise TestbedError(
-                f"testbed {held.id!r} is not complete",
-                f"remove it: penstock testbed down {held.id}",
+                f"testbed {held.name!r} is not complete",
+                f"remove it: penstock testbed down {held.name}",
             ) from None
         spec = specs.parse(state["spec"], ClusterSpec, source=f"testbed {held.name}")
         cluster = cls(spec, parts=parts, name=held.name)
@@ -179,6 +179,16 @@ class Cluster(KafkaCluster):
         if self._lease is None:
             raise TestbedError("the cluster is not started", "use `with Cluster(spec) as cluster:`")
         return self._lease
+
+    @property
+    def emulated(self) -> Network:
+        """The network, for what makes no sense without one."""
+        if self.network is None:
+            raise BadInput(
+                "this cluster is on loopback, which has no hosts and no links to change",
+                "use `place: namespaces` (needs root)",
+            )
+        return self.network
 
     @property
     def broker_ids(self) -> tuple[int, ...]:

@@ -165,7 +165,7 @@ def _start_again(cluster: Cluster, process: NodeProcess) -> None:
 
 
 def _change_links(cluster: Cluster, links: tuple[Link, ...]) -> Undo:
-    network = _network(cluster)
+    network = cluster.emulated
     changed = network.names.conditions(links)
     before = {pair: network.conditions.get(pair, PERFECT) for pair in changed}
     if all(before[pair] == condition for pair, condition in changed.items()):
@@ -222,15 +222,6 @@ def _passing(network: Network, watched: list[Pair], others: list[Pair]) -> list[
                     sender.sendto(b"penstock", receiver.getsockname())
         ready, _, _ = select.select([receivers[pair] for pair in watched], [], [], 0.1)
         return [pair for pair in watched if receivers[pair] in ready]
-
-
-def _network(cluster: Cluster) -> Network:
-    if cluster.network is None:
-        raise BadInput(
-            "this cluster is on loopback, which has no links to change",
-            "use `place: namespaces` (needs root)",
-        )
-    return cluster.network
 
 
 # --- a plan of faults -------------------------------------------------------------------------
@@ -305,7 +296,7 @@ class FaultInjector:
         ]
         for fault in faults:
             if isinstance(fault, CutLink):
-                _network(cluster).names.conditions((_cut(fault),))  # refuses unknown hosts now
+                cluster.emulated.names.conditions((_cut(fault),))  # refuses unknown hosts now
             if fault.when is not None and fault.when.signal not in self._signals:
                 raise BadInput(
                     f"when.signal: {fault.when.signal!r} is unknown",
