@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -14,15 +14,14 @@ from typing import Any, Self
 
 from penstock import specs
 from penstock.domain.cluster import ClusterSpec, TopicSpec
-from penstock.domain.errors import BadInput, MissingPart, TestbedError
+from penstock.domain.errors import BadInput, TestbedError
 from penstock.domain.network import NetworkSpec
-from penstock.domain.value import FieldError
 from penstock.progress import Progress, silent
-from penstock.testbed import agent, janitor, lease, nodes, security
+from penstock.testbed import janitor, lease, nodes, preparation, security
 from penstock.testbed.connection import KafkaCluster
-from penstock.testbed.kafka import LOG_CONFIG, broker_command, format_storage
+from penstock.testbed.kafka import HOSTS_FILE, broker_command
 from penstock.testbed.lease import Lease
-from penstock.testbed.machine import available_memory_mb, free_ports, listens, taken_port
+from penstock.testbed.machine import listens
 from penstock.testbed.network.hosts import Network
 from penstock.testbed.network.topology import ROUTER
 from penstock.testbed.nodes import Node, SecurityFiles
@@ -71,15 +70,7 @@ class Cluster(KafkaCluster):
     def start(self) -> None:
         """Make the cluster; it returns when it is ready. Leaves nothing behind if that fails."""
         lease.sweep(self.parts.root)
-        _check_memory(self.spec)
-        _check_links(self.spec)
-        if self.spec.place == "namespaces" and os.geteuid() != 0:
-            raise MissingPart(
-                "brokers on hosts of their own need root",
-                "run as root, or use `place: loopback`, which needs no privileges",
-            )
-        if self.spec.place == "loopback":
-            _check_ports(self.spec)
+        preparation.check(self.spec)
         self._lease = lease.take(self.parts.root, name=self._name, owner_pid=os.getpid())
         try:
             self._janitor = janitor.watch(self._lease)
@@ -144,7 +135,7 @@ class Cluster(KafkaCluster):
 
     @property
     def bootstrap_servers(self) -> str:
-        return ",".join(f"{n.address}:{n.port}" for n in self.nodes if n.is_broker)
+        return nodes.bootstrap_servers(self.nodes)
 
     @property
     def client_config(self) -> dict[str, Any]:
@@ -302,53 +293,32 @@ class Cluster(KafkaCluster):
 
     def _make_nodes(self) -> None:
         self._say("formatting storage")
-        roles = nodes.node_roles(self.spec)
-        free: Iterator[int] = iter(())
-        if self.network is None:
-            count = 3 * len(roles)
-            first = self.spec.port
-            free = iter(free_ports(count) if first is None else range(first, first + count))
-        made = []
-        for node_id, is_broker, is_controller in roles:
-            if self.network is not None:
-                address = self.network.address(nodes.host_name(node_id, is_broker))
-                ports = (nodes.CLIENT_PORT, nodes.CONTROLLER_PORT, nodes.AGENT_PORT)
-            else:
-                address, ports = "127.0.0.1", (next(free), next(free), next(free))
-            made.append(Node(node_id, is_broker, is_controller, address, *ports))
-        self.nodes = tuple(made)
+        self.nodes = preparation.place_nodes(self.spec, self.network)
         if self.spec.security == "sasl_ssl":
-            addresses = sorted({n.address for n in self.nodes})
+            addresses = sorted({node.address for node in self.nodes})
             self._security = security.make_keys(self.directory / "keys", addresses)
-        (self.directory / "log4j2.properties").write_text(LOG_CONFIG)
-        data = self.directory / "data"
-        if self.spec.data_dir is not None:
-            data = lease.adopt(self.held, Path(self.spec.data_dir).expanduser().absolute())
-        prepared = [self._write_properties(node, data / node.host) for node in self.nodes]
-        format_storage(
+        preparation.write_files(
+            self.spec,
             self.parts,
-            prepared,
-            [n.id for n in self.nodes],
-            security.scram_argument(self._security) if self._security else None,
+            self.held,
+            self.nodes,
+            self.network,
+            self._security,
             self._environment,
         )
         self._make_processes()
-
-    def _write_properties(self, node: Node, data: Path) -> tuple[Path, Path]:
-        directory = self.directory / node.host
-        directory.mkdir()
-        data.mkdir(parents=True)
-        properties = nodes.node_properties(self.spec, node, self.nodes, data, self._security)
-        path = directory / "server.properties"
-        security.write_private(path, nodes.render_properties(properties).encode())
-        agent.write_config(directory, node.agent_port)
-        return path, data
 
     def _make_processes(self) -> None:
         for node in self.nodes:
             directory = self.directory / node.host
             heap = self.spec.heap_mb if node.is_broker else self.spec.controller_heap_mb
-            command = broker_command(self.parts, directory, heap, self.spec.observe)
+            command = broker_command(
+                self.parts,
+                directory,
+                heap,
+                self.spec.observe,
+                self.directory / HOSTS_FILE if self.network is not None else None,
+            )
             self._processes[node.id] = NodeProcess(
                 node, directory, self.command_on(node.host, command), self._environment
             )
@@ -364,41 +334,4 @@ class Cluster(KafkaCluster):
             "nodes": [asdict(node) for node in self.nodes],
             "started_at": time.time(),
         }
-        # For Kafka's own tools, and for whoever else reads such a file.
-        security.write_private(
-            self.directory / "client.properties",
-            nodes.render_properties(
-                nodes.client_properties(self.bootstrap_servers, self._security)
-            ).encode(),
-        )
         (self.directory / "state.json").write_text(json.dumps(state, indent=2))
-
-
-def _check_memory(spec: ClusterSpec) -> None:
-    available_mb = available_memory_mb()
-    if spec.memory_mb > available_mb:
-        each = spec.memory_mb / (spec.brokers + spec.controllers)
-        raise BadInput(
-            f"brokers: {spec.brokers} brokers with a heap of {spec.heap_mb} MB need "
-            f"{spec.memory_mb} MB, and {available_mb} MB are free",
-            f"use at most {int(available_mb / each)} brokers, or a smaller heap_mb",
-        )
-
-
-def _check_ports(spec: ClusterSpec) -> None:
-    if spec.port is None:
-        return
-    ports = range(spec.port, spec.port + 3 * (spec.brokers + spec.controllers))
-    taken = taken_port(ports)
-    if taken is not None:
-        raise BadInput(
-            f"port: {taken} is taken (ports {ports[0]} to {ports[-1]} are needed)",
-            "give another `port`, or none: free ones are found then",
-        )
-
-
-def _check_links(spec: ClusterSpec) -> None:
-    try:
-        nodes.host_names(spec).conditions(spec.network.links if spec.network else ())
-    except FieldError as error:
-        raise BadInput(f"network.links: {error}") from None

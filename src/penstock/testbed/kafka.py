@@ -16,6 +16,7 @@ from penstock.testbed.agent import CONFIG_FILE
 from penstock.testbed.parts import Parts
 from penstock.testbed.security import write_private
 
+LOG_CONFIG_FILE, HOSTS_FILE = "log4j2.properties", "hosts"
 # Console only: the process's output is its log file. Log4j's own shutdown hook would silence the
 # broker just when an orderly shutdown begins.
 LOG_CONFIG = """\
@@ -34,7 +35,9 @@ logger.jolokia.level = error
 """
 
 
-def broker_command(parts: Parts, directory: Path, heap_mb: int, observe: bool) -> list[str]:
+def broker_command(
+    parts: Parts, directory: Path, heap_mb: int, observe: bool, hosts_file: Path | None
+) -> list[str]:
     """The command line of one node. `directory` holds its `server.properties`."""
     return [
         str(parts.java.path),
@@ -48,8 +51,11 @@ def broker_command(parts: Parts, directory: Path, heap_mb: int, observe: bool) -
         "-Djava.net.preferIPv4Stack=true",
         # Compression libraries unpack themselves there, and a killed JVM does not tidy up.
         f"-Djava.io.tmpdir={directory}",
-        f"-Dlog4j2.configurationFile={directory.parent / 'log4j2.properties'}",
+        f"-Dlog4j2.configurationFile={directory.parent / LOG_CONFIG_FILE}",
         *([f"-javaagent:{parts.agent_jar}=config={directory / CONFIG_FILE}"] if observe else []),
+        # In a namespace nobody answers for names: TLS asks for that of every address it sees, and
+        # waits five seconds each time.
+        *([f"-Djdk.net.hosts.file={hosts_file}"] if hosts_file else []),
         *_class_archive(parts),
         "-cp",
         parts.classpath,
@@ -89,7 +95,7 @@ def format_storage(
         str(parts.java.path),
         "-Xshare:auto",
         "-XX:TieredStopAtLevel=1",
-        f"-Dlog4j2.configurationFile={properties.parent.parent / 'log4j2.properties'}",
+        f"-Dlog4j2.configurationFile={properties.parent.parent / LOG_CONFIG_FILE}",
         f"-Djava.io.tmpdir={properties.parent}",
         "-cp",
         parts.classpath,

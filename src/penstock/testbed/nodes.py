@@ -142,6 +142,10 @@ def jaas(files: SecurityFiles) -> str:
     )
 
 
+def bootstrap_servers(nodes: tuple[Node, ...]) -> str:
+    return ",".join(f"{node.address}:{node.port}" for node in nodes if node.is_broker)
+
+
 def client_properties(bootstrap_servers: str, security: SecurityFiles | None) -> dict[str, str]:
     """A client's configuration in the spelling of Kafka's Java tools."""
     properties = {"bootstrap.servers": bootstrap_servers}
