@@ -22,7 +22,7 @@ from penstock.testbed.waiting import wait_until
 pytestmark = pytest.mark.integration
 
 OWNER = """
-import os, signal, sys
+import os, sys
 from pathlib import Path
 from penstock.domain.cluster import ClusterSpec
 from penstock.testbed.cluster import Cluster
@@ -32,16 +32,16 @@ place = "namespaces" if os.geteuid() == 0 else "loopback"
 parts = find_parts(os.environ, root=Path(sys.argv[1]))
 with Cluster(ClusterSpec(brokers=1, place=place), parts=parts) as cluster:
     print("ready", flush=True)
+    sys.stdin.readline()
     if sys.argv[2] == "error":
         raise RuntimeError("on purpose")
-    if sys.argv[2] == "wait":
-        signal.pause()
 """
 
 
 def _start_owner(root: Path, what: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", OWNER, str(root), what],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -82,7 +82,7 @@ def test_nothing_is_left(tmp_path: Path, what: str, number: signal.Signals | Non
     held = _until_ready(owner, tmp_path)
     if number is not None:
         owner.send_signal(number)
-    owner.wait(60)
+    owner.communicate("go on\n", timeout=60)
     wait_until(lambda: _nothing_is_left(held), timeout_s=20, what="everything to be gone")
 
 
