@@ -6,7 +6,6 @@ import re
 import secrets
 import shutil
 import subprocess
-import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from pathlib import Path
@@ -89,7 +88,7 @@ def format_storage(
     node and writes the same feature levels everywhere, so it formats the first; the others get
     a copy with their own ids.
     """
-    cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    cluster_id = random_uuid()
     properties, first_data = nodes[0]
     command = [
         str(parts.java.path),
@@ -128,13 +127,13 @@ def format_storage(
     for (_, data), node_id in list(zip(nodes, node_ids, strict=True))[1:]:
         shutil.copytree(first_data, data, dirs_exist_ok=True)
         own = re.sub(r"(?m)^node\.id=.*$", f"node.id={node_id}", meta)
-        own = re.sub(r"(?m)^directory\.id=.*$", f"directory.id={_random_uuid()}", own)
+        own = re.sub(r"(?m)^directory\.id=.*$", f"directory.id={random_uuid()}", own)
         (data / "meta.properties").write_text(own)
     return cluster_id
 
 
-def _random_uuid() -> str:
-    """A Kafka uuid: 16 bytes in URL-safe base64. Kafka reserves those that begin with '-'."""
+def random_uuid() -> str:
+    """A Kafka uuid: 16 bytes in URL-safe base64. One that begins with '-' would be an option."""
     while True:
         text = urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
         if not text.startswith("-"):
