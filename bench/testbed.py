@@ -176,7 +176,7 @@ def _busy(cluster: Cluster) -> Iterator[None]:
     """Keep the brokers busy with a steady 5,000 messages/s, acks=all."""
     cluster.create_topic(TopicSpec(name="busy", partitions=6, replication=3))
     with cluster.inside("producer-1"):
-        producer = Producer({**cluster.client_config, "linger.ms": 5})
+        producer = Producer({**cluster.client_config, "linger.ms": 5, "log_level": 0})
     ended = threading.Event()
 
     def send() -> None:
@@ -234,7 +234,9 @@ def _cpu_s(cluster: Cluster) -> float:
 def _throughput(cluster: Cluster, looking: bool, seconds: float = 3.0) -> float:
     """Messages/s that one producer gets acknowledged as fast as it can, acks=all."""
     with cluster.inside("producer-1"):
-        producer = Producer({**cluster.client_config, "linger.ms": 5, "acks": "all"})
+        producer = Producer(
+            {**cluster.client_config, "linger.ms": 5, "acks": "all", "log_level": 0}
+        )
     acknowledged = 0
 
     def answered(error: object, _message: object) -> None:

@@ -22,7 +22,6 @@ import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +43,8 @@ LATE_NS = 1_000_000
 UNUSED_QUEUE = 65_535
 NO_NFQUEUE = 3  # exit code
 
-_queue_number = struct.Struct(">H").unpack_from
+# Where a verdict names its queue.
+_QUEUE_BYTES = slice(netlink.QUEUE_AT, netlink.QUEUE_AT + 2)
 
 
 class _Link:
@@ -68,7 +68,7 @@ class _Link:
         self.queue = queue
         self.accept, self.drop = netlink.verdict_prefixes(queue)
         self.fates = fates
-        self.lane: deque[tuple[int, bytes | _Copy]] | None = None
+        self.lane: deque[tuple[int, bytes]] | None = None
         self.seen = self.dropped = self.duplicated = self.reordered = 0
         self.late = self.worst_late_ns = 0
 
@@ -99,7 +99,8 @@ class Handler:
         self._raw.setsockopt(socket.SOL_SOCKET, netlink.SO_TIMESTAMPNS, 1)
         self._unpack = netlink.packet(netlink.USUAL_STAMP_AT).unpack_from
         self._links: dict[int, _Link] = {}
-        self._held: Held[bytes | _Copy] = Held()
+        self._held: Held[bytes] = Held()  # verdicts
+        self._copies: Held[_Copy] = Held()
         self._verdicts: list[bytes] = []
         self._buffer = bytearray(1 << 17)
         self._sequence = 0
@@ -112,7 +113,8 @@ class Handler:
 
     def turn(self) -> None:
         """Wait for something to do, and do it."""
-        due_ns = self._held.next_due_ns()
+        dues_ns = [self._held.next_due_ns(), self._copies.next_due_ns()]
+        due_ns = min((due for due in dues_ns if due is not None), default=None)
         wait_s = IDLE_S if due_ns is None else max(0.0, (due_ns - time.monotonic_ns()) / 1e9)
         clients = [client for client, _ in self._clients.values()]
         watched = [self._netlink, self._control, *clients]
@@ -191,43 +193,38 @@ class Handler:
             due_ns = came_ns + fates.wait_ns
         else:
             due_ns = came_ns if fates.due_ns is None else fates.due_ns(came_ns)
-        self._held.push(due_ns, _Copy(link.queue, packet))
+        self._copies.push(due_ns, _Copy(link.queue, packet))
 
     def _release(self) -> None:
-        """Send the verdicts of everything that is due."""
-        verdicts, copies = self._verdicts, []
+        """Send the verdicts and the copies of everything that is due."""
+        verdicts = self._verdicts
         now_ns = time.monotonic_ns()
         overdue = self._held.pop_overdue(now_ns - LATE_NS)
-        items = [item for _, item in overdue]
-        items += self._held.pop_due(now_ns)
-        for item in items:
-            if isinstance(item, _Copy):
-                copies.append(item)
-            else:
-                verdicts.append(item)
+        verdicts += [verdict for _, verdict in overdue]
+        verdicts += self._held.pop_due(now_ns)
         for start in range(0, len(verdicts), VERDICTS_AT_ONCE):
             self._netlink.send(b"".join(verdicts[start : start + VERDICTS_AT_ONCE]))
         verdicts.clear()
-        for copy in copies:
+        overdue_copies = self._copies.pop_overdue(now_ns - LATE_NS)
+        for copy in (*(copy for _, copy in overdue_copies), *self._copies.pop_due(now_ns)):
             address = socket.inet_ntoa(copy.packet[16:20])
             try:
                 self._raw.sendto(copy.packet, (address, 0))
             except OSError:  # a full queue behind us, as the kernel treats its own packets
                 self._refused += 1
-        if overdue:
-            self._note_late(overdue)
+        if overdue or overdue_copies:
+            late = [(due_ns, verdict[_QUEUE_BYTES]) for due_ns, verdict in overdue]
+            late += [(due_ns, copy.queue.to_bytes(2)) for due_ns, copy in overdue_copies]
+            self._note_late(late)
 
-    def _note_late(self, released: list[tuple[int, bytes | _Copy]]) -> None:
-        """Count what was just sent. An overloaded handler does this for every packet."""
+    def _note_late(self, released: list[tuple[int, bytes]]) -> None:
+        """Count what was just sent: when each was due, and its queue. An overloaded handler does
+        this for every packet."""
         now_ns = time.monotonic_ns()
-        released.sort(key=itemgetter(0))
-        queues = [
-            (item.queue,) if isinstance(item, _Copy) else _queue_number(item, netlink.QUEUE_AT)
-            for _, item in released
-        ]
-        for queue, count in Counter(queues).items():
-            first_due_ns, _ = released[queues.index(queue)]
-            self._links[queue[0]].note_late(count, now_ns - first_due_ns)
+        for queue, count in Counter(queue for _, queue in released).items():
+            first_due_ns = min(due_ns for due_ns, late in released if late == queue)
+            number = int.from_bytes(queue)
+            self._links[number].note_late(count, now_ns - first_due_ns)
 
     def _serve(self, client: socket.socket) -> None:
         """Answer the requests of one client; a line each way."""
@@ -281,13 +278,10 @@ class Handler:
     def _drop_held(self, link: _Link) -> None:
         """Nothing passes a cut link, so what it holds is lost too."""
         accept = link.accept
-
-        def held_by_link(item: bytes | _Copy) -> bool:
-            return item.queue == link.queue if isinstance(item, _Copy) else item[:-4] == accept
-
-        lost = [item for item in self._held.remove(held_by_link) if isinstance(item, bytes)]
+        lost = self._held.remove(lambda verdict: verdict[:-4] == accept)
+        self._copies.remove(lambda copy: copy.queue == link.queue)
         link.dropped += len(lost)
-        self._verdicts += [link.drop + item[-4:] for item in lost]
+        self._verdicts += [link.drop + verdict[-4:] for verdict in lost]
 
     def _stats(self) -> dict[str, Any]:
         overflowed = _overflows()
