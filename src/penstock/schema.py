@@ -114,6 +114,8 @@ def _field(
 def _type(wanted: Any, definitions: dict[str, Schema]) -> Schema:
     if wanted in _SCALARS:
         return {"type": _SCALARS[wanted]}
+    if wanted is Any:
+        return {}
     arguments = get_args(wanted)
     match get_origin(wanted):
         case origin if origin is Literal:

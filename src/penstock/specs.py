@@ -24,9 +24,11 @@ from penstock.domain.client import ClientProperties, redacted
 from penstock.domain.cluster import ClusterSpec, TopicSpec
 from penstock.domain.errors import BadInput
 from penstock.domain.fault import FaultPlan
+from penstock.domain.metrics import RunMetrics
 from penstock.domain.network import NetworkSpec, NetworkTrace
 from penstock.domain.objective import Objective
-from penstock.domain.run import Experiment
+from penstock.domain.run import Run
+from penstock.domain.scenario import Scenario
 from penstock.domain.settings import ProducerSettings
 from penstock.domain.value import Also, Bound, FieldError, Value, field_types, kinds
 from penstock.domain.workload import Workload
@@ -38,10 +40,12 @@ T = TypeVar("T", bound=Value)
 # What a file may be about; `penstock schema NAME` prints what it may say.
 FILE_KINDS: dict[str, type[Value]] = {
     "cluster": ClusterSpec,
-    "experiment": Experiment,
     "faults": FaultPlan,
     "network": NetworkSpec,
+    "metrics": RunMetrics,
     "objective": Objective,
+    "run": Run,
+    "scenario": Scenario,
     "settings": ProducerSettings,
     "topic": TopicSpec,
     "trace": NetworkTrace,

@@ -14,6 +14,7 @@ from penstock.domain.fault import BrokerFault
 from penstock.domain.network import NetworkTrace
 from penstock.domain.objective import KpiWeights
 from penstock.domain.run import Experiment
+from penstock.domain.scenario import Scenario
 from penstock.domain.value import Bound, FieldError, Value, field_types, kinds
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=12) | st.sampled_from(
@@ -47,6 +48,9 @@ SPECIAL: dict[tuple[type, str], st.SearchStrategy[Any]] = {
     (BrokerFault, "broker"): st.integers(1, 9) | st.sampled_from(["controller", "leader of a-b-0"]),
     (ClusterSpec, "controllers"): st.sampled_from([0, 1, 3]),
     (ClusterSpec, "place"): st.just("namespaces"),
+    (Experiment, "name"): st.from_regex(r"[a-z0-9][a-z0-9._-]{1,20}", fullmatch=True),
+    (Experiment, "existing"): st.none(),  # allows neither faults nor a cluster
+    (Scenario, "expect"): st.just(()),  # names axes of the matrix
 }
 
 
@@ -67,7 +71,7 @@ def values(cls: type[Value]) -> st.SearchStrategy[Any]:
 def made(cls: type[Value], arguments: dict[str, Any]) -> Value | None:
     if cls is NetworkTrace:
         arguments["steps"] = tuple(sorted(arguments["steps"], key=lambda step: step.at_s))
-    if cls is Experiment and "cluster" in arguments:
+    if issubclass(cls, Experiment) and "cluster" in arguments:
         brokers = max(arguments["cluster"].brokers, arguments["topic"].replication)
         arguments["cluster"] = dataclasses.replace(arguments["cluster"], brokers=brokers)
     try:
@@ -99,6 +103,8 @@ def of_type(wanted: Any, bound: Bound | None = None) -> st.SearchStrategy[Any]:
         return number(wanted, bound)
     if wanted in SCALARS:
         return SCALARS[wanted]
+    if wanted is Any:
+        return st.one_of(*SCALARS.values())
     arguments = get_args(wanted)
     match get_origin(wanted):
         case origin if origin is Literal:

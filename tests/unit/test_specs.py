@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from spec_strategies import values
 
 from penstock import specs
+from penstock.domain.arrivals import ConstantArrivals
 from penstock.domain.client import ClientProperties
 from penstock.domain.cluster import ClusterSpec, TopicSpec
 from penstock.domain.errors import BadInput
@@ -25,7 +26,7 @@ from penstock.domain.objective import Objective
 from penstock.domain.run import Experiment
 from penstock.domain.settings import ProducerSettings
 from penstock.domain.value import Value
-from penstock.domain.workload import ConstantArrivals, Workload
+from penstock.domain.workload import Workload
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -81,6 +82,7 @@ def test_defaults_are_written_but_not_what_is_absent() -> None:
         "arrivals": {"kind": "constant", "rate_per_s": 5},
         "payload": {"content": "random", "size_bytes": 100},
         "producers": 1,
+        "loop": "open",
         "duration_s": 10.0,
     }
 

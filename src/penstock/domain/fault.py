@@ -136,6 +136,14 @@ class CutLink(Fault):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PauseClient(Fault):
+    """A client of the run is frozen (SIGSTOP), as by a long garbage collection."""
+
+    kind = "pause-client"
+    client: Annotated[str, Doc("producer-1, consumer-2, …: the processes of a run, counted from 1")]
+
+
+@dataclass(frozen=True, kw_only=True)
 class FaultPlan(Value):
     """The faults of one run."""
 

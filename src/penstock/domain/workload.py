@@ -2,62 +2,34 @@
 
 from __future__ import annotations
 
-from abc import ABC
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
+from penstock.domain.arrivals import Arrivals
+from penstock.domain.sizes import Sizes
+from penstock.domain.sizes.sizes import ID_BYTES, MOST_BYTES
 from penstock.domain.value import Bound, Doc, Value
 
-
-@dataclass(frozen=True, kw_only=True)
-class Arrivals(Value, ABC):
-    """When messages are due. The schedule is fixed in advance: load is open loop."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConstantArrivals(Arrivals):
-    """One message every 1 / rate_per_s."""
-
-    kind = "constant"
-    rate_per_s: Annotated[float, Bound(gt=0), Doc("messages per second of one producer")]
-
-
-@dataclass(frozen=True, kw_only=True)
-class PoissonArrivals(Arrivals):
-    """Independent messages: exponential gaps."""
-
-    kind = "poisson"
-    rate_per_s: Annotated[float, Bound(gt=0), Doc("mean messages per second of one producer")]
-
-
-@dataclass(frozen=True, kw_only=True)
-class BurstArrivals(Arrivals):
-    """A two-state Markov-modulated Poisson process (MMPP): calm and busy."""
-
-    kind = "bursts"
-    calm_per_s: Annotated[float, Bound(ge=0), Doc("messages per second while calm")]
-    busy_per_s: Annotated[float, Bound(gt=0), Doc("messages per second while busy")]
-    calm_s: Annotated[float, Bound(gt=0), Doc("mean length of a calm spell")]
-    busy_s: Annotated[float, Bound(gt=0), Doc("mean length of a busy spell")]
+# One number per message is kept while a producer runs: 400 MB at this many.
+MOST_MESSAGES_PER_PRODUCER = 50_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Payload(Value):
     """What one message is made of. Compression depends on the content."""
 
-    content: Literal["random", "web-log", "telemetry", "sales"] = "random"
-    size_bytes: Annotated[int, Bound(ge=1, le=100_000_000), Doc("size of the value")] = 100
-    max_size_bytes: Annotated[
-        int | None, Bound(ge=1, le=100_000_000), Doc("if given, sizes are U[size, max_size]")
-    ] = None
+    content: Annotated[
+        Literal["random", "web-log", "telemetry", "sales"],
+        Doc("random bytes, web server log lines, car telemetry as JSON, point-of-sale records"),
+    ] = "random"
+    size_bytes: Annotated[
+        int, Bound(ge=ID_BYTES, le=MOST_BYTES), Doc("size of the value; the first 8 are its number")
+    ] = 100
+    sizes: Annotated[Sizes | None, Doc("if given, sizes vary and size_bytes does not count")] = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.require(
-            self.max_size_bytes is None or self.max_size_bytes >= self.size_bytes,
-            "max_size_bytes",
-            f"must be at least size_bytes ({self.size_bytes})",
-        )
+    @property
+    def mean_bytes(self) -> float:
+        return self.sizes.mean_bytes if self.sizes is not None else self.size_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,4 +42,13 @@ class Workload(Value):
     keys: Annotated[
         int | None, Bound(ge=1), Doc("number of distinct keys; without, messages have none")
     ] = None
+    loop: Annotated[
+        Literal["open", "closed"],
+        Doc("open: sends when due; closed: waits for each answer first, for comparison only"),
+    ] = "open"
     duration_s: Annotated[float, Bound(gt=0), Doc("how long")] = 10.0
+
+    @property
+    def messages_per_s(self) -> float:
+        """Of all producers, in the long run."""
+        return self.producers * self.arrivals.mean_per_s

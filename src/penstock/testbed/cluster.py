@@ -12,6 +12,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
+import psutil
+
 from penstock import specs
 from penstock.domain.cluster import ClusterSpec, TopicSpec
 from penstock.domain.errors import BadInput, TestbedError
@@ -51,6 +53,8 @@ class Cluster(KafkaCluster):
         self.parts = parts or find_parts(os.environ)
         self.nodes: tuple[Node, ...] = ()
         self.network: Network | None = None
+        # The processes that a run has put on this cluster, by name, for faults that strike them.
+        self.clients: dict[str, psutil.Process] = {}
         self._name = name
         self._say = on_progress
         self._lease: Lease | None = None

@@ -15,6 +15,8 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
+import psutil
+
 from penstock.domain.errors import BadInput, FaultDidNotTake, PenstockError, TestbedError
 from penstock.domain.fault import (
     CutLink,
@@ -22,6 +24,7 @@ from penstock.domain.fault import (
     Kill,
     LeaderOf,
     Pause,
+    PauseClient,
     Restart,
     SlowCpu,
     SlowLink,
@@ -138,11 +141,28 @@ def _cut_link(cluster: Cluster, fault: CutLink) -> Struck:
     return Struck(f"cut the link {fault.src} {'↔' if fault.both_ways else '→'} {fault.dst}", undo)
 
 
+def _pause_client(cluster: Cluster, fault: PauseClient) -> Struck:
+    if fault.client not in cluster.clients:
+        known = ", ".join(cluster.clients) or "none runs"
+        raise BadInput(f"client: {fault.client!r} is no client of this run ({known})")
+    process = cluster.clients[fault.client]
+
+    def is_paused() -> bool:
+        return process.is_running() and process.status() == psutil.STATUS_STOPPED
+
+    if not process.is_running() or is_paused():
+        raise FaultDidNotTake(f"{fault.client} does not run, so the fault would change nothing")
+    process.suspend()
+    wait_until(is_paused, timeout_s=2, what=f"{fault.client} to freeze", error=FaultDidNotTake)
+    return Struck(f"paused {fault.client}", process.resume)
+
+
 _CARRY_OUT: dict[type[Fault], Callable[[Cluster, Any], Struck]] = {
     Kill: _kill,
     Stop: _stop,
     Restart: _restart,
     Pause: _pause,
+    PauseClient: _pause_client,
     SlowCpu: _slow_cpu,
     SlowLink: _slow_link,
     CutLink: _cut_link,

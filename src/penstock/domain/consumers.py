@@ -1,0 +1,41 @@
+"""Who reads: the consumers of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from penstock.domain.client import is_secret
+from penstock.domain.value import Bound, Doc, FieldError, Value
+
+# What a run decides itself; to change them is to ask for something else.
+_RESERVED = {
+    "auto.offset.reset": "a run reads its topic from the beginning",
+    "bootstrap.servers": "see `cluster` or `existing`",
+    "enable.auto.commit": "a run commits nothing: what it read is in its trace",
+    "enable.partition.eof": "set by the run",
+    "group.id": "each run has a group of its own",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Consumers(Value):
+    """One consumer group that reads the topic while it is written to."""
+
+    count: Annotated[int, Bound(ge=1, le=200), Doc("consumers in the group, each a process")] = 1
+    settings: Annotated[
+        Mapping[str, str | int | float | bool], Doc("any consumer property, by Kafka's name")
+    ] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, value in self.settings.items():
+            if is_secret(name):
+                fix = (
+                    "is a secret: put it in a client.properties file, since this is kept with runs"
+                )
+                raise FieldError(f"settings.{name}", "[hidden]", fix)
+            if name in _RESERVED:
+                fix = f"cannot be set here: {_RESERVED[name]}"
+                raise FieldError(f"settings.{name}", value, fix)

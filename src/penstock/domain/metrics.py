@@ -1,0 +1,115 @@
+"""What a run showed. Made by `pipeline` from traces; read by reports, comparisons and models.
+
+Shares are of messages sent in the measured time. Every estimate carries the interval that holds
+its true value with 95 % confidence, from batch means: neighbouring messages share their fate, so
+the usual formulas would be far too sure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from penstock.domain.value import Doc, Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate(Value):
+    """A figure and its 95 % interval; without one, there were too few batches to tell."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    batches: Annotated[
+        tuple[float, ...], Doc("the batch means it rests on, in order of time; for comparisons")
+    ] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts(Value):
+    """Every message of the measured time, counted by what became of it."""
+
+    sent: Annotated[int, Doc("handed to the client")] = 0
+    unsent: Annotated[int, Doc("scheduled, but the generator never got to them")] = 0
+    warm_up: Annotated[int, Doc("sent before the measured time; in none of the other counts")] = 0
+    acknowledged: int = 0
+    failed: int = 0
+    unknown: Annotated[int, Doc("the client never said")] = 0
+    delivered: Annotated[int, Doc("in the topic, once")] = 0
+    lost: Annotated[int, Doc("not in the topic")] = 0
+    duplicated: Annotated[int, Doc("in the topic, more than once")] = 0
+    copies: Annotated[int, Doc("records in the topic that carry one of these messages")] = 0
+    acknowledged_yet_lost: Annotated[int, Doc("a broken promise")] = 0
+    failed_yet_delivered: Annotated[int, Doc("a false alarm: sending again makes a duplicate")] = 0
+    redelivered: Annotated[int, Doc("the same record given to the application again")] = 0
+    foreign: Annotated[int, Doc("records that no producer of this run sent")] = 0
+    stale: Annotated[int, Doc("arrived later than the stream's timeliness")] = 0
+    # S0's cases 1 to 5.
+    first_try: Annotated[int, Doc("case 1: delivered at the first try")] = 0
+    after_retries: Annotated[int, Doc("case 2: delivered after retries")] = 0
+    lost_first_try: Annotated[int, Doc("case 3: lost without a retry")] = 0
+    lost_after_retries: Annotated[int, Doc("case 4")] = 0
+    tries_unknown: Annotated[int, Doc("the number of tries was not recorded")] = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Distribution(Value):
+    """A distribution of times as an HDR histogram, percentiles derived late."""
+
+    count: int
+    mean_ms: Estimate
+    percentiles_ms: Annotated[Mapping[str, Estimate], Doc("'50', '90', '99', '99.9', …")]
+    min_ms: float
+    max_ms: float
+    buckets: Annotated[
+        tuple[tuple[int, int], ...], Doc("(lower edge in ns, count), 3 significant digits")
+    ] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Second(Value):
+    """One second of the run, by the time messages were due (received: by the time of receipt)."""
+
+    at_s: Annotated[int, Doc("from the measured start; negative: warm-up")]
+    due: int = 0
+    acknowledged: int = 0
+    failed: int = 0
+    lost: int = 0
+    duplicated: int = 0
+    received: int = 0
+    received_bytes: int = 0
+    p50_ms: float | None = None
+    p99_ms: float | None = None
+    max_ms: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunMetrics(Value):
+    """All that a run showed. `metrics.json` in its directory."""
+
+    run: Annotated[str, Doc("id of the run")]
+    seconds_measured: float
+    counts: Counts
+    lost_share: Annotated[Estimate, Doc("P_l")]
+    duplicated_share: Annotated[Estimate, Doc("P_d")]
+    latency: Annotated[Distribution | None, Doc("intended → received, first copy")] = None
+    acknowledgement: Annotated[Distribution | None, Doc("intended → acknowledged")] = None
+    parts: Annotated[
+        Mapping[str, Distribution],
+        Doc(
+            "waiting (intended→sent), produce (sent→appended), commit (appended→visible), "
+            "fetch (visible→received), or commit+fetch where nobody watched; answer (sent→told)"
+        ),
+    ] = field(default_factory=dict)
+    violation_share: Annotated[
+        Mapping[str, Estimate],
+        Doc("ζ in ms → η_v, the share of arrived messages that came later than ζ"),
+    ] = field(default_factory=dict)
+    throughput_per_s: Annotated[Estimate | None, Doc("messages accepted by the cluster")] = None
+    throughput_mb_per_s: Estimate | None = None
+    goodput_mb_per_s: Annotated[Estimate | None, Doc("values that arrived, counted once")] = None
+    timely_mb_per_s: Annotated[
+        Estimate | None, Doc("values that arrived, once, within the objective's latency")
+    ] = None
+    seconds: tuple[Second, ...] = ()

@@ -1,0 +1,38 @@
+"""A scenario: an experiment as a user writes it down, or with a `matrix` a campaign of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from penstock.domain.run import Experiment
+from penstock.domain.shapes import Shape
+from penstock.domain.value import Bound, Doc, FieldError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario(Experiment):
+    """An experiment; a matrix makes it a campaign: one run per combination and repeat."""
+
+    repeats: Annotated[int, Bound(ge=1, le=1000), Doc("runs per cell, each with its own seed")] = 1
+    matrix: Annotated[
+        Mapping[str, tuple[Any, ...]],
+        Doc("field → its values, such as settings.acks: ['1', all]; every combination is a cell"),
+    ] = field(default_factory=dict)
+    keep_cluster: Annotated[
+        bool, Doc("use one cluster for all cells that ask for the same; otherwise each has its own")
+    ] = True
+    expect: Annotated[tuple[Shape, ...], Doc("what the figures should show over the matrix")] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for path, values in self.matrix.items():
+            if not values:
+                raise FieldError(f"matrix.{path}", [], "must have at least one value")
+        for i, shape in enumerate(self.expect):
+            for path in (shape.over, *shape.where):
+                if path not in self.matrix:
+                    known = ", ".join(self.matrix) or "there is no matrix"
+                    fix = f"is no axis of the matrix ({known})"
+                    raise FieldError(f"expect.{i}.over", path, fix)

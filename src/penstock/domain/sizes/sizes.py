@@ -1,0 +1,27 @@
+"""The size of a message, drawn anew for each: the abstract word."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from random import Random
+
+from penstock.domain.value import Value
+
+# The first bytes of every value are the number of the message, by which it is found again.
+ID_BYTES = 8
+MOST_BYTES = 100_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes(Value, ABC):
+    """A distribution of sizes of the value, in bytes. Independent of each other."""
+
+    @abstractmethod
+    def draw(self, rng: Random) -> Iterator[int]:
+        """One size after the other, never below `ID_BYTES`."""
+
+    @property
+    @abstractmethod
+    def mean_bytes(self) -> float: ...
