@@ -6,11 +6,12 @@ import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from penstock.domain.cluster import ClusterSpec
-from penstock.domain.errors import PenstockError
+from penstock.domain.errors import MissingPart, PenstockError
 from penstock.domain.network import NetworkSpec
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.parts import Parts, find_parts
@@ -49,6 +50,21 @@ def cluster(parts: Parts) -> Iterator[Cluster]:
     spec = ClusterSpec(brokers=3, place="namespaces" if IS_ROOT else "loopback", network=network)
     with Cluster(spec, parts=parts, name=f"tests-{os.getpid()}") as shared:
         yield shared
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """The one Spark session that tests share. Leave nothing in it."""
+    from penstock.pipeline.session import session  # a second that other tests need not wait for
+
+    try:
+        shared = session("local[2]", app="tests")
+    except MissingPart as error:
+        if os.environ.get("CI") == "true":
+            raise
+        pytest.skip(f"no Spark can be started: {error.message}")
+    yield shared
+    shared.stop()
 
 
 @pytest.fixture

@@ -23,7 +23,9 @@ from cattrs.gen import make_dict_structure_fn, override
 from penstock.domain.client import ClientProperties, redacted
 from penstock.domain.cluster import ClusterSpec, TopicSpec
 from penstock.domain.errors import BadInput
+from penstock.domain.facts import ClusterFacts
 from penstock.domain.fault import FaultPlan
+from penstock.domain.grid import ExperimentGrid
 from penstock.domain.metrics import RunMetrics
 from penstock.domain.network import NetworkSpec, NetworkTrace
 from penstock.domain.objective import Objective
@@ -40,6 +42,8 @@ T = TypeVar("T", bound=Value)
 # What a file may be about; `penstock schema NAME` prints what it may say.
 FILE_KINDS: dict[str, type[Value]] = {
     "cluster": ClusterSpec,
+    "experiment": ExperimentGrid,
+    "facts": ClusterFacts,
     "faults": FaultPlan,
     "network": NetworkSpec,
     "metrics": RunMetrics,

@@ -193,4 +193,4 @@ def test_the_command_refuses_an_unknown_name() -> None:
     result = CliRunner().invoke(command, ["tpoic"])
     assert isinstance(result.exception, BadInput)
     assert "'tpoic' is not a kind of file" in str(result.exception)
-    assert "use one of cluster, faults" in result.exception.fix
+    assert "use one of cluster, experiment" in result.exception.fix

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from importlib import import_module
 from types import FrameType
 from typing import Any
 
@@ -11,21 +12,30 @@ import click
 
 from penstock import __version__
 from penstock.cli import output
-from penstock.cli.demo import demo
-from penstock.cli.doctor import doctor
-from penstock.cli.schema import schema
-from penstock.cli.testbed import testbed
 from penstock.domain.errors import PenstockError
 
+# Each is a module of this package with a command of the same name.
+VERBS = ("analyze", "compare", "demo", "doctor", "run", "schema", "testbed")
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+
+class _Verbs(click.Group):
+    """Imports the module of a verb when it is asked for: Spark's or Plotly's users wait, others
+    do not."""
+
+    def list_commands(self, _context: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, _context: click.Context, name: str) -> click.Command | None:
+        if name not in VERBS:
+            return None
+        command: click.Command = getattr(import_module(f"penstock.cli.{name}"), name)
+        return command
+
+
+@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="penstock")
 def penstock() -> None:
     """Find, prove and keep the right configuration of a Kafka data pipeline."""
-
-
-for command in (demo, doctor, schema, testbed):
-    penstock.add_command(command)
 
 
 def main() -> None:
@@ -40,7 +50,7 @@ def main() -> None:
         error.show()
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        output.error("interrupted; everything was removed")
+        output.error("interrupted; nothing is left running")
         sys.exit(130)
 
 

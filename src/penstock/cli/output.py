@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+import rich.progress
 from rich.console import Console
 from rich.table import Table
 
@@ -74,6 +75,51 @@ def progress() -> Iterator[Progress]:
             yield lambda text: status.update(text)
     else:
         yield lambda text: _err.print(text, markup=False)
+
+
+class Bar:
+    """Long work in steps: how many are done, how long the rest will take, what is going on now."""
+
+    def __init__(self, drawn: rich.progress.Progress | None) -> None:
+        self._drawn = drawn
+        self._task = drawn.add_task("…", total=None, left="") if drawn else None
+
+    def say(self, text: str) -> None:
+        if self._drawn is None or self._task is None:
+            _err.print(text, markup=False)
+        else:
+            self._drawn.update(self._task, description=text)
+
+    def step(self, done: int, total: int, text: str, seconds_left: float) -> None:
+        left = f"about {duration(seconds_left)} left"
+        if self._drawn is None or self._task is None:
+            _err.print(f"{done + 1} of {total}: {text} ({left})", markup=False)
+        else:
+            self._drawn.update(self._task, completed=done, total=total, description=text, left=left)
+
+
+@contextmanager
+def bar() -> Iterator[Bar]:
+    """A progress bar with the time left; without a terminal, one line per step."""
+    if not _err.is_terminal:
+        yield Bar(None)
+        return
+    columns = (
+        rich.progress.BarColumn(),
+        rich.progress.MofNCompleteColumn(),
+        rich.progress.TextColumn("{task.fields[left]}"),
+        rich.progress.TextColumn("{task.description}", markup=False),
+    )
+    with rich.progress.Progress(*columns, console=_err, transient=True) as drawn:
+        yield Bar(drawn)
+
+
+def duration(seconds: float) -> str:
+    """For people: 40 s, 3 min, 2 h 5 min."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def _text(cell: object) -> str:

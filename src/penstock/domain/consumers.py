@@ -13,7 +13,7 @@ from penstock.domain.value import Bound, Doc, FieldError, Value
 _RESERVED = {
     "auto.offset.reset": "a run reads its topic from the beginning",
     "bootstrap.servers": "see `cluster` or `existing`",
-    "enable.auto.commit": "a run commits nothing: what it read is in its trace",
+    "enable.auto.commit": "consumers commit, as applications do; see auto.commit.interval.ms",
     "enable.partition.eof": "set by the run",
     "group.id": "each run has a group of its own",
 }

@@ -43,6 +43,7 @@ class Counts(Value):
     acknowledged_yet_lost: Annotated[int, Doc("a broken promise")] = 0
     failed_yet_delivered: Annotated[int, Doc("a false alarm: sending again makes a duplicate")] = 0
     redelivered: Annotated[int, Doc("the same record given to the application again")] = 0
+    records: Annotated[int, Doc("distinct records read of the topic, warm-up included")] = 0
     foreign: Annotated[int, Doc("records that no producer of this run sent")] = 0
     stale: Annotated[int, Doc("arrived later than the stream's timeliness")] = 0
     # S0's cases 1 to 5.
@@ -113,3 +114,4 @@ class RunMetrics(Value):
         Estimate | None, Doc("values that arrived, once, within the objective's latency")
     ] = None
     seconds: tuple[Second, ...] = ()
+    warnings: Annotated[tuple[str, ...], Doc("what these figures leave out, and why")] = ()

@@ -53,6 +53,11 @@ class Admin:
             raise TestbedError(f"there is no partition {topic}-{partition}")
         return int(partitions[partition].leader)
 
+    def leaders(self, topic: str) -> dict[int, int]:
+        """Partition → the broker that leads it; partitions without a leader are left out."""
+        found = self._partitions(topic)
+        return {number: int(p.leader) for number, p in found.items() if p.leader >= 0}
+
     def _partitions(self, topic: str) -> Mapping[int, Any]:
         """The metadata of a topic's partitions."""
         found: Mapping[int, Any] = {}
@@ -119,11 +124,32 @@ class Admin:
     def delete_topic(self, name: str) -> None:
         self._client.delete_topics([name], request_timeout=_REQUEST_S)[name].result()
 
-    def end_offsets(self, topic: str) -> dict[int, int]:
-        """The end of each partition: the offset that its next record will get."""
-        asked = {TopicPartition(topic, p): OffsetSpec.latest() for p in self._partitions(topic)}
-        answers = self._client.list_offsets(asked, request_timeout=_REQUEST_S)
-        return {tp.partition: int(answer.result().offset) for tp, answer in answers.items()}
+    def topics(self, timeout_s: float = 10.0) -> set[str]:
+        """The names of all topics."""
+        try:
+            return set(self._client.list_topics(timeout=timeout_s).topics)
+        except KafkaException as error:
+            raise TestbedError(f"no broker tells its topics: {error.args[0].str()}") from None
+
+    def end_offsets(self, topic: str, only_led: bool = False) -> dict[int, int]:
+        """The end of each partition: the offset that its next record will get.
+
+        `only_led` leaves those out that cannot tell, for want of a leader.
+        """
+        asked = {
+            TopicPartition(topic, number): OffsetSpec.latest()
+            for number, partition in self._partitions(topic).items()
+            if partition.leader >= 0 or not only_led
+        }
+        answers = self._client.list_offsets(asked, request_timeout=_REQUEST_S) if asked else {}
+        ends: dict[int, int] = {}
+        for place, answer in answers.items():
+            try:
+                ends[place.partition] = int(answer.result().offset)
+            except KafkaException:
+                if not only_led:
+                    raise
+        return ends
 
     def send(
         self, topic: str, partitions: int, messages: int, size_bytes: int, **settings: str | int

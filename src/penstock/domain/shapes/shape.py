@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
+from penstock.domain.figure import check_name
 from penstock.domain.value import Doc, Value
 
 
@@ -40,6 +41,10 @@ class Shape(Value, ABC):
         Mapping[str, str | int | float | bool], Doc("values of the other axes; all if absent")
     ] = field(default_factory=dict)
     source: Annotated[str, Doc("where the document says so")] = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_name(self.figure)
 
     @abstractmethod
     def check(self, points: Sequence[Point]) -> Finding:

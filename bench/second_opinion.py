@@ -1,0 +1,172 @@
+"""A second opinion: Kafka's own ProducerPerformance and EndToEndLatency on the same settings.
+
+Sides take turns on one cluster with 10 ms of delay each way. Ours is measured as theirs is: from
+the moment the client took a message (not from its intended time) to the answer, and in a closed
+loop from the send to the receipt.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from harness import Figure, Row, main
+from penstock.domain.arrivals import ConstantArrivals
+from penstock.domain.cluster import ClusterSpec, TopicSpec
+from penstock.domain.errors import TestbedError
+from penstock.domain.network import Link, LinkCondition, NetworkSpec
+from penstock.domain.network.delay_constant import ConstantDelay
+from penstock.domain.run import Experiment
+from penstock.domain.settings import ProducerSettings
+from penstock.domain.workload import Payload, Workload
+from penstock.measure.carry_out import carry_out
+from penstock.measure.run_directory import RunDirectory
+from penstock.testbed.cluster import Cluster
+from penstock.testbed.parts import find_parts
+from penstock.testbed.warm_up import warm_up
+
+RATE_PER_S, SIZE_BYTES, LINGER_MS = 200, 200, 5
+_PERCENTILES = re.compile(r"([\d.]+) ms 50th, ([\d.]+) ms 95th, ([\d.]+) ms 99th")
+_END_TO_END = re.compile(r"50th = ([\d.]+), 99th = ([\d.]+)")
+
+
+def measure(quick: bool, say: Callable[[str], None]) -> tuple[dict[str, Any], list[Row]]:
+    repeats, seconds = (3, 10.0) if quick else (5, 30.0)
+    apart = LinkCondition(delay=ConstantDelay(ms=10))
+    network = NetworkSpec(links=(Link(src="any", dst="any", condition=apart),))
+    spec = ClusterSpec(brokers=3, place="namespaces", network=network)
+    found: dict[str, list[tuple[float, float]]] = {}
+    with (
+        Cluster(spec, parts=find_parts(os.environ, on_progress=say), on_progress=say) as cluster,
+        tempfile.TemporaryDirectory() as scratch,
+    ):
+        say("warming up")
+        warm_up(cluster, 10)
+        for turn in range(repeats):
+            say(f"turn {turn + 1} of {repeats}")
+            for acks in ("1", "all"):
+                ours = _ours(cluster, Path(scratch) / f"open-{acks}-{turn}", acks, seconds)
+                found.setdefault(f"produce_acks_{acks}_ours", []).append(ours)
+                theirs = _producer_performance(cluster, acks, turn, seconds)
+                found.setdefault(f"produce_acks_{acks}_theirs", []).append(theirs)
+            closed = _ours(cluster, Path(scratch) / f"closed-{turn}", "all", seconds, closed=True)
+            found.setdefault("end_to_end_ours", []).append(closed)
+            found.setdefault("end_to_end_theirs", []).append(
+                _end_to_end_latency(cluster, turn, int(seconds * 10))
+            )
+    keys: dict[str, Any] = {}
+    rows = []
+    for what in ("produce_acks_1", "produce_acks_all", "end_to_end"):
+        for place, (percent, allowed) in enumerate((("p50", 0.10), ("p99", 0.25))):
+            ours_ms = [pair[place] for pair in found[f"{what}_ours"]]
+            theirs_ms = [pair[place] for pair in found[f"{what}_theirs"]]
+            ratio = Figure.of([o / t for o, t in zip(ours_ms, theirs_ms, strict=True)])
+            keys |= {
+                f"{what}_{percent}_ours_ms": Figure.of(ours_ms),
+                f"{what}_{percent}_theirs_ms": Figure.of(theirs_ms),
+                f"{what}_{percent}_ratio": ratio,
+            }
+            shown = f"{ratio} ({Figure.of(ours_ms)} against {Figure.of(theirs_ms)} ms)"
+            met = abs(ratio.median - 1) <= allowed
+            rows.append(Row(f"{what} {percent}, ours/theirs", shown, f"1 ± {allowed:g}", met))
+    return keys, rows
+
+
+def _ours(
+    cluster: Cluster, path: Path, acks: str, seconds: float, closed: bool = False
+) -> tuple[float, float]:
+    """(p50, p99) in ms: sent to answered; in a closed loop, sent to received."""
+    path.mkdir()
+    rate = 10.0 if closed else RATE_PER_S
+    experiment = Experiment(
+        name="ours",
+        cluster=cluster.spec,
+        topic=TopicSpec(name="ours", partitions=1, replication=3),
+        workload=Workload(
+            arrivals=ConstantArrivals(rate_per_s=rate),
+            payload=Payload(size_bytes=SIZE_BYTES),
+            loop="closed" if closed else "open",
+            duration_s=seconds,
+        ),
+        settings=ProducerSettings(
+            acks="all" if acks == "all" else "1", linger_ms=0 if closed else LINGER_MS
+        ),
+        warm_up_s=3,
+        visibility="off",
+    )
+    # What is compared must not wait for a poll of the consumer's own making.
+    run = carry_out(experiment, cluster, RunDirectory(path))
+    if run.status != "complete":
+        raise TestbedError(f"our side failed: {run.reason}")
+    sent = pq.read_table(path / "sent").to_pandas()
+    sent = sent[sent.intended_ns >= run.measured_from_ns]
+    if closed:
+        received = pq.read_table(path / "received").to_pandas().groupby("id").received_ns.min()
+        times = (sent.set_index("id").join(received)).eval("received_ns - sent_ns")
+    else:
+        times = (sent.told_ns - sent.sent_ns)[sent.told == "acknowledged"]
+    p50, p99 = np.percentile(times.dropna(), [50, 99]) / 1e6
+    return float(p50), float(p99)
+
+
+def _producer_performance(
+    cluster: Cluster, acks: str, turn: int, seconds: float
+) -> tuple[float, float]:
+    topic = f"theirs-{acks}-{turn}"
+    cluster.create_topic(TopicSpec(name=topic, partitions=1, replication=3))
+    records = int(RATE_PER_S * seconds)
+    command = [
+        "org.apache.kafka.tools.ProducerPerformance",
+        *("--topic", topic, "--num-records", str(records), "--record-size", str(SIZE_BYTES)),
+        *("--throughput", str(RATE_PER_S), "--warmup-records", str(3 * RATE_PER_S)),
+        "--command-property",
+        *(f"bootstrap.servers={cluster.bootstrap_servers}", f"acks={acks}"),
+        *(f"linger.ms={LINGER_MS}", "enable.idempotence=false"),
+    ]
+    text = _java(cluster, command)
+    lines = list(_PERCENTILES.finditer(text))
+    if not lines:
+        raise TestbedError(f"ProducerPerformance said nothing we understand:\n{text[-2000:]}")
+    return float(lines[-1][1]), float(lines[-1][3])
+
+
+def _end_to_end_latency(cluster: Cluster, turn: int, messages: int) -> tuple[float, float]:
+    topic = f"theirs-e2e-{turn}"
+    cluster.create_topic(TopicSpec(name=topic, partitions=1, replication=3))
+    servers = cluster.bootstrap_servers
+    command = [
+        "org.apache.kafka.tools.EndToEndLatency",
+        *("--bootstrap-server", servers, "--topic", topic, "--num-records", str(messages)),
+        *("--producer-acks", "all", "--record-size", str(SIZE_BYTES)),
+    ]
+    text = _java(cluster, command)
+    match = _END_TO_END.search(text)
+    if match is None:
+        raise TestbedError(f"EndToEndLatency said nothing we understand:\n{text[-2000:]}")
+    return float(match[1]), float(match[2])
+
+
+def _java(cluster: Cluster, command: list[str]) -> str:
+    argv = [str(cluster.parts.java.path), "-cp", cluster.parts.classpath, *command]
+    done = subprocess.run(
+        cluster.command_on("producer-1", argv),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={"PATH": os.defpath, **cluster.held.environment},
+    )
+    if done.returncode:
+        raise TestbedError(f"{command[0]} failed:\n{(done.stdout + done.stderr)[-2000:]}")
+    return done.stdout
+
+
+if __name__ == "__main__":
+    main("second_opinion", measure)

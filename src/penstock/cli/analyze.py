@@ -1,0 +1,69 @@
+"""`penstock analyze`: runs counted again from their traces, in one Spark job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from penstock.cli import evidence, output
+from penstock.domain.shapes import Finding
+from penstock.measure.campaign import reopen
+from penstock.measure.run_directory import CAMPAIGN, REPORT, find_runs
+from penstock.report import outcome
+from penstock.report.page import write_report
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--latency-limit",
+    "limits_ms",
+    type=float,
+    multiple=True,
+    help="Count what is later than this many ms, beside the objective's limit.",
+)
+@click.option("--master", default="local[*]", help="Spark master.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def analyze(
+    runs: tuple[Path, ...], limits_ms: tuple[float, ...], master: str, as_json: bool
+) -> None:
+    """Count what became of the messages of RUNS (directories of runs or of campaigns).
+
+    What a killed run left behind is recovered first. Writes metrics.json, verdict.json,
+    histograms and report.html into the directories.
+    """
+    directories = find_runs(runs)
+    with output.progress() as say:
+        say("starting Spark")
+        spark = evidence.BackgroundSpark(master)
+        try:
+            shown = evidence.analyse(spark.get(), directories, limits_ms, say)
+        finally:
+            spark.stop()
+    evidence.require_some(shown, directories)
+    failed = evidence.failures(directories)
+    found: tuple[Finding, ...] = ()
+    for path in runs:
+        within = [d for d in directories if d.path == path or path in d.path.parents]
+        ids = {directory.run().id for directory in within}
+        mine = [one for one in shown if one.run.id in ids]
+        its = evidence.findings_of(reopen(path), mine) if (path / CAMPAIGN).exists() else ()
+        if mine:
+            write_report(path / REPORT, mine, path.resolve().name, its, evidence.failures(within))
+        found += its
+    sentence = outcome.of_shown(shown, found, failed)
+    if as_json:
+        output.emit_json(
+            {
+                "outcome": sentence,
+                "runs": evidence.as_data(shown, directories),
+                "failed": [{"cell": cell, "reason": reason} for cell, reason in failed],
+                "findings": found,
+            }
+        )
+        return
+    output.outcome(sentence)
+    evidence.show(shown, found)
+    for path in runs:
+        output.note(f"Evidence: {path / REPORT}")

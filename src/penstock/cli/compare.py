@@ -1,0 +1,47 @@
+"""`penstock compare`: runs against the first of them, and which differences exceed the noise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from penstock.cli import evidence, output
+from penstock.measure.run_directory import find_runs
+from penstock.report import tables
+from penstock.report.comparison import compare as compare_runs
+from penstock.report.page import write_report
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--report", type=click.Path(path_type=Path), help="Write the comparison as one HTML page there."
+)
+@click.option("--master", default="local[*]", help="Spark master, for runs not analysed yet.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def compare(runs: tuple[Path, ...], report: Path | None, master: str, as_json: bool) -> None:
+    """Compare RUNS (directories of runs or campaigns) with the first of them."""
+    directories = [d for d in find_runs(runs) if d.run().status == "complete"]
+    new = [directory for directory in directories if not directory.has_metrics]
+    if new:
+        with output.progress() as say:
+            say("starting Spark")
+            spark = evidence.BackgroundSpark(master)
+            try:
+                evidence.analyse(spark.get(), new, (), say)
+            finally:
+                spark.stop()
+    shown = evidence.read_back(directories)
+    comparison = compare_runs(shown)
+    if report is not None:
+        write_report(report, shown, "Comparison")
+    if as_json:
+        output.emit_json({"outcome": comparison.sentence, "comparison": comparison})
+        return
+    output.outcome(comparison.sentence)
+    output.table(*tables.compared(comparison))
+    for note in comparison.notes:
+        output.note(note)
+    if report is not None:
+        output.note(f"Evidence: {report}")

@@ -1,0 +1,253 @@
+"""What every command that has runs to show does with them: analyse, judge, write down, show."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from penstock.cli import output
+from penstock.domain.errors import BadInput, PenstockError
+from penstock.domain.findings import findings
+from penstock.domain.metrics import Distribution, RunMetrics
+from penstock.domain.run import Run
+from penstock.domain.shapes import Finding
+from penstock.domain.verdict import judge
+from penstock.measure import journal
+from penstock.measure.campaign import Campaign
+from penstock.measure.hdr_log import HdrLog, Interval, write
+from penstock.measure.histogram import Histogram
+from penstock.measure.run_directory import HISTOGRAMS, RunDirectory
+from penstock.progress import Progress
+from penstock.report import tables
+from penstock.report.shown import Shown, cell_label
+
+VERDICT_EXIT = 10
+
+
+class BackgroundSpark:
+    """A Spark session that starts beside something else, and is warm when it is asked for."""
+
+    def __init__(self, master: str) -> None:
+        self._master = master
+        self._session: Any = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._start, name="spark", daemon=True)
+        self._thread.start()
+
+    def _start(self) -> None:
+        # Here, for it takes a second that no other command should wait for.
+        from penstock.pipeline.analysis import warm
+        from penstock.pipeline.session import session
+
+        try:
+            self._session = session(self._master)
+            warm(self._session)
+        except BaseException as error:  # must reach the command, not die with the thread
+            self._error = error
+
+    def wait(self) -> None:
+        self._thread.join()
+
+    def get(self) -> Any:
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        return self._session
+
+    def stop(self) -> None:
+        self._thread.join()
+        if self._session is not None:
+            self._session.stop()
+
+
+def analyse(
+    spark: Any, directories: Sequence[RunDirectory], limits_ms: Sequence[float], say: Progress
+) -> list[Shown]:
+    """Metrics, verdict and histograms of every run that can be analysed, written beside it."""
+    from penstock.pipeline.analysis import analyze
+
+    usable = [directory for directory in directories if _is_usable(directory, say)]
+    if not usable:
+        return []
+    messages = "messages" if len(usable) == 1 else f"messages of {len(usable)} runs"
+    say(f"counting {messages}")
+    found = analyze(spark, [directory.path for directory in usable], limits_ms)
+    shown = []
+    labels = _labels(usable)
+    for directory, label in zip(usable, labels, strict=True):
+        metrics = found[directory.path]
+        run = _checked(directory.run(), metrics)
+        verdict = judge(run.experiment.objective, metrics, run.invalid)
+        directory.write_run(run)
+        directory.write_metrics(metrics)
+        directory.write_verdict(verdict)
+        _write_histograms(directory, run, metrics)
+        shown.append(Shown(run=run, metrics=metrics, verdict=verdict, label=label))
+    return shown
+
+
+def read_back(directories: Sequence[RunDirectory]) -> list[Shown]:
+    """The same from what an earlier analysis wrote."""
+    return [
+        Shown(run=d.run(), metrics=d.metrics(), verdict=d.verdict(), label=label)
+        for d, label in zip(directories, _labels(directories), strict=True)
+    ]
+
+
+def findings_of(campaign: Campaign, shown: Sequence[Shown]) -> tuple[Finding, ...]:
+    """Whether the shapes that the campaign expects are there, in the runs that are valid."""
+    axes = {
+        path: tuple(dict.fromkeys(cell.values[path] for cell in campaign.cells))
+        for path in campaign.scenario.matrix
+    }
+    results = [(one.run.cell, one.metrics) for one in shown if not one.run.invalid]
+    return findings(campaign.scenario.expect, axes, results)
+
+
+def failures(directories: Sequence[RunDirectory]) -> list[tuple[str, str]]:
+    """The cells that failed, each with its reason."""
+    runs = [(directory, directory.run()) for directory in directories]
+    return [
+        (cell_label(run) or directory.path.name, run.reason.splitlines()[0] if run.reason else "")
+        for directory, run in runs
+        if run.status == "failed"
+    ]
+
+
+def show(shown: Sequence[Shown], findings: Sequence[Finding] = ()) -> None:
+    """The tables, after the outcome."""
+    for one in shown:
+        for reason in one.run.invalid:
+            output.warn(f"{one.label}: INVALID: {reason}")
+        for warning in one.run.warnings:
+            output.warn(f"{one.label}: {warning}")
+    if len(shown) > tables.MOST_COLUMNS:
+        output.table(*tables.overview(shown))
+    elif shown:
+        output.table(*tables.states(shown))
+        output.table(*tables.latencies(shown))
+        output.table(*tables.throughputs(shown))
+    if any(one.verdict and one.verdict.judgements for one in shown) and len(shown) <= 10:
+        output.table(*(tables.verdicts(shown) if len(shown) > 1 else _verdict(shown[0])))
+    if findings:
+        output.table(
+            ["expected", ""], [[f.sentence, "holds" if f.holds else "NOT THERE"] for f in findings]
+        )
+
+
+def as_data(shown: Sequence[Shown], directories: Sequence[RunDirectory]) -> list[dict[str, Any]]:
+    """Every run for --json. The histograms' buckets and batches stay in metrics.json."""
+    paths = {directory.run().id: directory.path for directory in directories}
+    return [
+        {
+            "label": one.label,
+            "directory": paths.get(one.run.id),
+            "cell": one.run.cell,
+            "repeat": one.run.repeat,
+            "invalid": one.run.invalid,
+            "warnings": one.run.warnings,
+            "metrics": _without_bulk(one.metrics),
+            "verdict": one.verdict,
+        }
+        for one in shown
+    ]
+
+
+def _is_usable(directory: RunDirectory, say: Progress) -> bool:
+    """Whether there is something to analyse; what a killed run left behind is recovered first."""
+    run = directory.run()
+    for recovered in journal.recover(directory.path):
+        say(str(recovered))
+    return run.status == "complete" or (run.status == "interrupted" and run.measured_from_ns > 0)
+
+
+def _checked(run: Run, metrics: RunMetrics) -> Run:
+    """The run, found invalid if it read another number of records than the brokers count."""
+    if run.status == "interrupted":
+        warning = "the run was interrupted: its figures cover what was written until then"
+        return replace(run, warnings=tuple(dict.fromkeys((*run.warnings, warning))))
+    counted = sum(run.end_offsets.values())
+    config = run.experiment.topic.config
+    thinned = any(n.startswith(("cleanup.", "retention.", "delete.retention")) for n in config)
+    if run.unreadable or thinned or counted == metrics.counts.records:
+        return run
+    reason = f"{metrics.counts.records} records were read, and the brokers count {counted}"
+    return replace(run, invalid=tuple(dict.fromkeys((*run.invalid, reason))))
+
+
+def _write_histograms(directory: RunDirectory, run: Run, metrics: RunMetrics) -> None:
+    """As standard HdrHistogram logs, which other tools read."""
+    folder = directory.path / HISTOGRAMS
+    folder.mkdir(exist_ok=True)
+    named = {"latency": metrics.latency, "acknowledgement": metrics.acknowledgement}
+    started = datetime.fromisoformat(run.started_at).timestamp()
+    for name, distribution in named.items():
+        if distribution is not None:
+            interval = Interval(0.0, metrics.seconds_measured, _histogram(distribution))
+            write(folder / f"{name}.hlog", HdrLog(started, (interval,)))
+
+
+def _histogram(distribution: Distribution) -> Histogram:
+    return Histogram.from_buckets(
+        distribution.buckets,
+        min_ns=round(distribution.min_ms * 1e6),
+        max_ns=round(distribution.max_ms * 1e6),
+    )
+
+
+def _labels(directories: Sequence[RunDirectory]) -> list[str]:
+    """Short names that tell the runs apart: cells by their values, others by their directory."""
+    runs = [directory.run() for directory in directories]
+    has_repeats = any(run.repeat for run in runs)
+    names = []
+    for directory, run in zip(directories, runs, strict=True):
+        name = cell_label(run) or directory.path.resolve().name
+        names.append(f"{name} #{run.repeat + 1}" if has_repeats else name)
+    if len(set(names)) == len(names):
+        return names
+    return [
+        name if names.count(name) == 1 else f"{name} ({_place(directory.path)})"
+        for name, directory in zip(names, directories, strict=True)
+    ]
+
+
+def _place(path: Path) -> str:
+    path = path.resolve()
+    parts = path.parts[-3:] if path.parent.name == "cells" else path.parts[-2:]
+    return "/".join(parts)
+
+
+def _verdict(shown: Shown) -> tables.Table:
+    assert shown.verdict is not None
+    return tables.verdict(shown.verdict)
+
+
+def _without_bulk(metrics: RunMetrics) -> RunMetrics:
+    def slim(distribution: Distribution | None) -> Distribution | None:
+        return None if distribution is None else replace(distribution, buckets=())
+
+    parts = {name: replace(part, buckets=()) for name, part in metrics.parts.items()}
+    return replace(
+        metrics,
+        latency=slim(metrics.latency),
+        acknowledgement=slim(metrics.acknowledgement),
+        parts=parts,
+        seconds=(),
+    )
+
+
+def require_some(shown: Sequence[Shown], directories: Sequence[RunDirectory]) -> None:
+    """Raise unless there is a run to show."""
+    if shown:
+        return
+    failed = failures(directories)
+    if failed:
+        raise PenstockError(
+            f"no run was carried out to its end; {failed[0][0]}: {failed[0][1]}",
+            "the reason of each is in its run.json",
+        )
+    raise BadInput("these runs were interrupted before their load began", "run them again")

@@ -1,0 +1,191 @@
+"""Cluster facts: what experiments found out about a cluster, for those who plan with it.
+
+Not the experiments themselves (`penstock.measure.experiments`) and not a model: figures with their
+95 % intervals, straight lines with the range that they were measured in, and what they hold for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Annotated, Literal
+
+from penstock.domain.grid import ExperimentGrid, Kind
+from penstock.domain.metrics import Distribution, Estimate
+from penstock.domain.value import Doc, Value
+
+# Of `facts.json` and of the files of an experiment's points.
+FACTS_FORMAT = 1
+
+Over = Literal["partitions", "copies_per_broker", "led_partitions"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conditions(Value):
+    """Where a point of the grid lies. 0 or empty: the experiment has no such axis."""
+
+    message_bytes: int
+    partitions: int
+    replication: int
+    brokers: int
+    producers: int = 0
+    consumers: int = 0
+    assignor: str = ""
+    policy: Annotated[str, Doc("bro-min or bro-max, if that one would take these brokers")] = ""
+
+    @property
+    def copies_per_broker(self) -> float:
+        """P·r / b."""
+        return self.partitions * self.replication / self.brokers
+
+
+@dataclass(frozen=True, kw_only=True)
+class FactPoint(Value):
+    """One point of the grid: the mean over its repeats, each on a cluster of its own."""
+
+    experiment: Kind
+    conditions: Conditions
+    figures: Annotated[Mapping[str, Estimate], Doc("the unit is in the name")]
+    distributions: Mapping[str, Distribution] = field(default_factory=dict)
+    repeats: Annotated[int, Doc("that gave figures")]
+    failed: Annotated[tuple[str, ...], Doc("why the other repeats gave none")] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line(Value):
+    """A figure as intercept + slope · x, by least squares over every repeat of every point.
+
+    Assumes that repeats differ by independent noise of one size. R² near 0 with a narrow interval
+    of the slope means that the figure hardly depends on x, which is a fact too.
+    """
+
+    figure: Annotated[str, Doc("y: its name in the points, with its unit")]
+    over: Annotated[
+        Over,
+        Doc(
+            "x: partitions P of the topic; copies_per_broker P·r/b; led_partitions, of the broker "
+            "that was killed"
+        ),
+    ]
+    intercept: Estimate
+    slope: Annotated[Estimate, Doc("per unit of x")]
+    r_squared: float
+    residual: Annotated[float, Doc("standard deviation of the repeats around the line")]
+    observations: int
+    valid_from: Annotated[float, Doc("least x that was measured")]
+    valid_to: Annotated[float, Doc("largest x that was measured")]
+    conditions: Annotated[Conditions, Doc("of the line's middle point; x varied")]
+
+    def at(self, x: float) -> float:
+        return self.intercept.value + self.slope.value * x
+
+    def covers(self, x: float) -> bool:
+        """Whether x is within what was measured; beyond, the line is a guess."""
+        return self.valid_from <= x <= self.valid_to
+
+
+@dataclass(frozen=True, kw_only=True)
+class Range(Value):
+    """From the least to the largest value that was measured."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterFacts(Value):
+    """What is known of a cluster. `facts.json`; what was not measured is absent.
+
+    Symbols of the topic partitioning problem (S4) are in brackets. The single figures are those of
+    the base point of the grid, or as said.
+    """
+
+    format: int = FACTS_FORMAT
+    made_at: Annotated[str, Doc("ISO 8601, UTC")]
+    machine: Mapping[str, str | int | float] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    grids: Annotated[Mapping[str, ExperimentGrid], Doc("experiment → what was measured")] = field(
+        default_factory=dict
+    )
+    valid: Annotated[
+        Mapping[str, Range], Doc("experiment.axis → the values that its facts rest on")
+    ] = field(default_factory=dict)
+    caveats: Annotated[tuple[str, ...], Doc("what one must know before using them")] = ()
+
+    partition_mb_per_s: Annotated[
+        Estimate | None, Doc("[T_p] what one partition took at most: the point of one partition")
+    ] = None
+    producer_mb_per_s: Annotated[
+        Estimate | None, Doc("what the whole topic took at most, at the base")
+    ] = None
+    producer_records_per_s: Estimate | None = None
+    producer_latency_ms: Annotated[
+        Estimate | None, Doc("[l_p] mean, intended → acknowledged by all, at a moderate load")
+    ] = None
+    consumer_mb_per_s: Annotated[
+        Estimate | None, Doc("[T_c] what one consumer read at most: the point of one consumer")
+    ] = None
+    group_mb_per_s: Annotated[
+        Estimate | None, Doc("what the whole group read at most, at the base")
+    ] = None
+    group_records_per_s: Estimate | None = None
+    rebalance_ms: Annotated[
+        Estimate | None,
+        Doc("[τ_R] a member joins → every partition is assigned, evenly, and read again"),
+    ] = None
+    end_to_end: Annotated[Distribution | None, Doc("[l_e2e] intended → received")] = None
+    replication: Annotated[
+        Line | None, Doc("[l_r = slope, ms] what acks=all waits for beyond acks=1, over copies")
+    ] = None
+    detection_ms: Annotated[
+        Estimate | None, Doc("kill of a broker → the controller takes it for dead")
+    ] = None
+    election: Annotated[
+        Line | None,
+        Doc("[u = slope, ms] from there on → the last of its partitions takes messages again"),
+    ] = None
+    handles: Annotated[Line | None, Doc("open handles of a broker, over the copies it has")] = None
+    handles_limit: Annotated[
+        int | None, Doc("[H_max] what the system lets a broker open at most")
+    ] = None
+
+    lines: Annotated[tuple[Line, ...], Doc("every figure that was fitted over partitions")] = ()
+    points: tuple[FactPoint, ...] = ()
+
+
+def merged(one: ClusterFacts, *others: ClusterFacts) -> ClusterFacts:
+    """The facts of several experiments on one kind of cluster; what comes later wins."""
+    found = one
+    for other in others:
+        found = _merge(found, other)
+    return found
+
+
+_GATHERED = {"grids", "valid", "caveats", "lines", "points", "format"}
+
+
+def _merge(one: ClusterFacts, other: ClusterFacts) -> ClusterFacts:
+    newer = {
+        f.name: value
+        for f in fields(ClusterFacts)
+        if f.name not in _GATHERED and (value := getattr(other, f.name)) not in (None, {}, "")
+    }
+    again = {point.experiment for point in other.points}
+    fitted = {(line.figure, line.over) for line in other.lines}
+    caveats = dict.fromkeys((*one.caveats, *other.caveats))
+    for what in ("cores", "memory_mb"):
+        if one.machine.get(what) != other.machine.get(what):
+            caveats["the experiments were made on different machines"] = None
+    for part in ("kafka", "librdkafka"):
+        if one.versions.get(part) != other.versions.get(part):
+            caveats[f"the experiments were made with different versions of {part}"] = None
+    return replace(
+        one,
+        **newer,
+        grids={**one.grids, **other.grids},
+        valid={**one.valid, **other.valid},
+        caveats=tuple(caveats),
+        lines=(*(x for x in one.lines if (x.figure, x.over) not in fitted), *other.lines),
+        points=(*(p for p in one.points if p.experiment not in again), *other.points),
+    )

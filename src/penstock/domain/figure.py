@@ -1,0 +1,80 @@
+"""Figures by name: how scenarios, tables and comparisons point at one number of a run's metrics."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from penstock.domain.metrics import Counts, Distribution, Estimate, RunMetrics
+from penstock.domain.value import FieldError
+
+_ESTIMATES = (
+    "lost_share",
+    "duplicated_share",
+    "throughput_per_s",
+    "throughput_mb_per_s",
+    "goodput_mb_per_s",
+    "timely_mb_per_s",
+)
+_DISTRIBUTIONS = ("latency", "acknowledgement")
+_EXAMPLES = (
+    *_ESTIMATES,
+    "latency.p99_ms",
+    "latency.mean_ms",
+    "acknowledgement.p50_ms",
+    "parts.commit.p50_ms",
+    "violation_share.100",
+    "counts.acknowledged_yet_lost",
+    "share.acknowledged_yet_lost",
+)
+
+
+def figure(metrics: RunMetrics, name: str) -> Estimate | None:
+    """The figure called `name`; None if this run has none, since nothing arrived for instance."""
+    head, _, rest = name.partition(".")
+    if name in _ESTIMATES:
+        found: Estimate | None = getattr(metrics, name)
+        return found
+    if head in _DISTRIBUTIONS and rest:
+        return _of_distribution(getattr(metrics, head), rest, name)
+    if head == "parts" and "." in rest:
+        part, _, what = rest.partition(".")
+        return _of_distribution(metrics.parts.get(part), what, name)
+    if head == "violation_share" and rest:
+        return metrics.violation_share.get(rest)
+    if head in ("counts", "share") and rest in {f.name for f in fields(Counts)}:
+        count = getattr(metrics.counts, rest)
+        if head == "counts":
+            return Estimate(value=count)
+        return Estimate(value=count / metrics.counts.sent) if metrics.counts.sent else None
+    raise _unknown(name)
+
+
+def check_name(name: str) -> None:
+    """Raise for a name that no run can have a figure for."""
+    empty = RunMetrics(
+        run="",
+        seconds_measured=0,
+        counts=Counts(),
+        lost_share=Estimate(value=0),
+        duplicated_share=Estimate(value=0),
+    )
+    figure(empty, name)
+
+
+def _of_distribution(found: Distribution | None, what: str, name: str) -> Estimate | None:
+    is_percentile = what.startswith("p") and what.endswith("_ms")
+    percentile = what.removeprefix("p").removesuffix("_ms")
+    if what not in ("mean_ms", "min_ms", "max_ms") and not (
+        is_percentile and percentile.replace(".", "", 1).isdigit()
+    ):
+        raise _unknown(name)
+    if found is None:
+        return None
+    if is_percentile:
+        return found.percentiles_ms.get(percentile)
+    value = getattr(found, what)
+    return value if isinstance(value, Estimate) else Estimate(value=value)
+
+
+def _unknown(name: str) -> FieldError:
+    return FieldError("figure", name, f"is no figure; such as {', '.join(_EXAMPLES)}")

@@ -1,0 +1,71 @@
+"""What a campaign's figures show: every expected shape, judged on the runs that were made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+
+from penstock.domain.figure import figure
+from penstock.domain.metrics import RunMetrics
+from penstock.domain.shapes.shape import Finding, Point, Shape
+
+# What is special to a run in its campaign (axis → value, as text), and what it showed.
+Result = tuple[Mapping[str, str], RunMetrics]
+
+
+def findings(
+    shapes: Sequence[Shape], axes: Mapping[str, Sequence[str]], results: Sequence[Result]
+) -> tuple[Finding, ...]:
+    """One finding for each shape and each combination of the axes that it leaves open.
+
+    `axes` has the values of every axis in the scenario's order, as text.
+    """
+    found: list[Finding] = []
+    for shape in shapes:
+        held = {path: _text(value) for path, value in shape.where.items()}
+        open_axes = [path for path in axes if path != shape.over and path not in held]
+        for values in product(*(axes[path] for path in open_axes)):
+            fixed = {**held, **dict(zip(open_axes, values, strict=True))}
+            found.append(_finding(shape, axes[shape.over], fixed, results))
+    return tuple(found)
+
+
+def _finding(
+    shape: Shape, values: Sequence[str], fixed: Mapping[str, str], results: Sequence[Result]
+) -> Finding:
+    where = ", ".join(f"{path}={value}" for path, value in fixed.items())
+    points = []
+    for value in values:
+        wanted = {**fixed, shape.over: value}
+        figures = [
+            estimate.value
+            for cell, metrics in results
+            if all(cell.get(path) == text for path, text in wanted.items())
+            and (estimate := figure(metrics, shape.figure)) is not None
+        ]
+        if figures:
+            points.append(Point(_number(value), tuple(figures)))
+    if len(points) < len(values):
+        missing = len(values) - len(points)
+        sentence = f"{shape.figure} over {shape.over}: {missing} of {len(values)} cells have none"
+        return Finding(holds=False, sentence=_at(sentence, where))
+    judged = shape.check(points)
+    return Finding(holds=judged.holds, sentence=_at(judged.sentence, where, shape.source))
+
+
+def _at(sentence: str, where: str, source: str = "") -> str:
+    return sentence + (f" (at {where})" if where else "") + (f" [{source}]" if source else "")
+
+
+def _number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _text(value: object) -> str:
+    """As cells write their values."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)

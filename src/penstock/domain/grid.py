@@ -1,0 +1,186 @@
+"""The grid of an experiment: which clusters and loads are to be measured. Not what was found.
+
+An axis that is left out has the values that suit the experiment (`complete`); an axis that an
+experiment does not have (consumers, for production) is not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Literal
+
+from penstock.domain.cluster import ClusterSpec
+from penstock.domain.settings import ProducerSettings
+from penstock.domain.sizes.sizes import ID_BYTES
+from penstock.domain.value import Bound, Doc, FieldError, Value
+
+Kind = Literal["production", "consumption", "end-to-end"]
+Policy = Literal["bro-min", "bro-max"]
+# The last is no assignor of the client: the brokers assign (KIP-848, group.protocol=consumer).
+Assignor = Literal["range", "roundrobin", "cooperative-sticky", "broker"]
+
+KINDS: tuple[Kind, ...] = ("production", "consumption", "end-to-end")
+# With less, a slope has no interval worth the name.
+LEAST_PARTITION_COUNTS, LEAST_REPEATS = 5, 3
+# Messages of end-to-end experiments vary between this share of the size and the size.
+LEAST_SIZE_SHARE = 0.01
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExperimentGrid(Value):
+    """What to measure, and how long. The first value of an axis is its base, of partitions the
+    middle one."""
+
+    design: Annotated[
+        Literal["star", "full"],
+        Doc("star: from the base, one axis at a time; full: every combination that can be"),
+    ] = "star"
+    partitions: Annotated[tuple[int, ...], Doc("partition counts; 5 or more for a fit")] = ()
+    message_bytes: Annotated[
+        tuple[int, ...],
+        Doc("sizes of the value; end-to-end: sizes are uniform from a hundredth of it up to it"),
+    ] = ()
+    replication: Annotated[tuple[int, ...], Doc("copies of each partition")] = ()
+    brokers: Annotated[tuple[int, ...], Doc("brokers of the cluster")] = ()
+    policies: Annotated[
+        tuple[Policy, ...],
+        Doc("adds the brokers that these take: bro-min as many as copies, bro-max the most listed"),
+    ] = ()
+    producers: Annotated[tuple[int, ...], Doc("producers, each a process")] = ()
+    consumers: Annotated[tuple[int, ...], Doc("consumers of one group, each a process")] = ()
+    assignors: Annotated[
+        tuple[Assignor, ...],
+        Doc("who assigns partitions to consumers: an assignor of the client, or the broker"),
+    ] = ()
+    repeats: Annotated[int, Bound(ge=1, le=1000), Doc("each on a cluster of its own")] = 3
+    seconds: Annotated[float, Bound(ge=1, le=3600), Doc("of every measurement")] = 8.0
+    warm_up_s: Annotated[float, Bound(ge=0, le=3600), Doc("load before it, excluded")] = 3.0
+    cluster_warm_up_s: Annotated[
+        float, Bound(ge=0, le=3600), Doc("load on a new cluster before anything is measured")
+    ] = 8.0
+    latency_per_s: Annotated[
+        float, Bound(gt=0), Doc("production: messages/s of all producers while latency is measured")
+    ] = 100.0
+    latency_mb_per_s: Annotated[
+        float, Bound(gt=0), Doc("production: or this many MB/s, whichever is less")
+    ] = 2.0
+    stream_per_s: Annotated[float, Bound(gt=0), Doc("end-to-end: messages/s of each producer")] = (
+        30.0
+    )
+    start_spread_s: Annotated[
+        float, Bound(ge=0, le=600), Doc("consumption: members start within this time, at random")
+    ] = 1.0
+    unavailability: Annotated[
+        bool, Doc("production: kill a broker at the end, and see when its partitions are back")
+    ] = True
+    schedule_lag_ms: Annotated[
+        float,
+        Bound(gt=0),
+        Doc("a latency is not used if the generator itself is later than this (p99)"),
+    ] = 10.0
+    settings: Annotated[ProducerSettings, Doc("of the producers")] = field(
+        default_factory=lambda: ProducerSettings(acks="all")
+    )
+    cluster: Annotated[
+        ClusterSpec, Doc("all but the number of brokers: place, network, properties, heap_mb")
+    ] = field(default_factory=ClusterSpec)
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, least, most in (
+            ("partitions", 1, 100_000),
+            ("message_bytes", ID_BYTES, 100_000_000),
+            ("replication", 1, 16),
+            ("brokers", 1, 16),
+            ("producers", 1, 200),
+            ("consumers", 1, 200),
+        ):
+            _check_axis(name, getattr(self, name), least, most)
+        for name in ("policies", "assignors"):
+            given: Sequence[str] = getattr(self, name)
+            self.require(len(set(given)) == len(given), name, "must not repeat a value")
+        if self.brokers and self.replication:
+            self.require(
+                self.replication[0] <= self.brokers[0],
+                "replication",
+                f"must begin with at most the first number of brokers ({self.brokers[0]})",
+            )
+
+    @property
+    def is_below_minimum(self) -> bool:
+        """Too few partition counts or repeats for intervals that say something."""
+        return len(self.partitions) < LEAST_PARTITION_COUNTS or self.repeats < LEAST_REPEATS
+
+
+def _check_axis(name: str, values: Sequence[int], least: int, most: int) -> None:
+    for i, value in enumerate(values):
+        if problem := Bound(ge=least, le=most).problem(value):
+            raise FieldError(f"{name}.{i}", value, problem)
+    if len(set(values)) != len(values):
+        raise FieldError(name, list(values), "must not repeat a value")
+
+
+_PARTITIONS = (1, 12, 48, 96, 192)
+_DEFAULTS: dict[Kind, ExperimentGrid] = {
+    "production": ExperimentGrid(
+        partitions=_PARTITIONS,
+        message_bytes=(1_000, 10_000, 100_000),
+        replication=(3, 1),
+        brokers=(3, 5),
+        policies=("bro-min", "bro-max"),
+        producers=(1, 2),
+    ),
+    "consumption": ExperimentGrid(
+        partitions=_PARTITIONS,
+        message_bytes=(1_000, 100_000),
+        replication=(3, 1),
+        brokers=(3, 5),
+        policies=("bro-min", "bro-max"),
+        consumers=(2, 1, 4, 8),
+        assignors=("range", "cooperative-sticky", "broker"),
+    ),
+    "end-to-end": ExperimentGrid(
+        partitions=_PARTITIONS,
+        message_bytes=(100_000,),
+        replication=(3,),
+        brokers=(3, 5),
+        policies=("bro-min", "bro-max"),
+        producers=(2, 4, 8),
+        consumers=(2, 1, 4),
+    ),
+}
+_AXES = (
+    "partitions", "message_bytes", "replication", "brokers", "policies", "producers", "consumers",
+    "assignors",
+)  # fmt: skip
+
+
+def complete(kind: Kind, given: ExperimentGrid | None = None) -> ExperimentGrid:
+    """With the experiment's own values for every axis that the file leaves out."""
+    own = _DEFAULTS[kind]
+    if given is None:
+        return own
+    return replace(given, **{a: getattr(given, a) or getattr(own, a) for a in _AXES})
+
+
+def quick(grid: ExperimentGrid) -> ExperimentGrid:
+    """The base only, over few partition counts, once and short: to see that it works."""
+    counts = sorted(grid.partitions)
+    few = tuple(dict.fromkeys((counts[0], counts[len(counts) // 2 - 1], counts[len(counts) // 2])))
+    return replace(
+        grid,
+        partitions=few,
+        message_bytes=grid.message_bytes[:1],
+        replication=grid.replication[:1],
+        brokers=grid.brokers[:1],
+        policies=(),
+        producers=grid.producers[:1],
+        consumers=grid.consumers[:1],
+        assignors=grid.assignors[:1],
+        repeats=1,
+        seconds=min(grid.seconds, 4.0),
+        warm_up_s=min(grid.warm_up_s, 2.0),
+        cluster_warm_up_s=min(grid.cluster_warm_up_s, 4.0),
+    )

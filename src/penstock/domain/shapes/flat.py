@@ -1,0 +1,51 @@
+"""A figure that does not change along the axis, or along a part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from penstock.domain.shapes.places import Place, is_at, nowhere, shown
+from penstock.domain.shapes.shape import Finding, Point, Shape
+from penstock.domain.value import Bound, Doc
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flat(Shape):
+    """No point lies further from the mean of them all than `within` times that mean."""
+
+    kind = "flat"
+    within: Annotated[float, Bound(gt=0, lt=1), Doc("share of the mean, such as 0.1")]
+    first: Annotated[Place | None, Doc("where the flat part begins; at the first point")] = None
+    last: Annotated[Place | None, Doc("where it ends; at the last point")] = None
+
+    def check(self, points: Sequence[Point]) -> Finding:
+        ends = [place for place in (self.first, self.last) if place is not None]
+        begins = _index(points, self.first, 0)
+        closes = _index(points, self.last, len(points) - 1)
+        if begins is None or closes is None:
+            return nowhere(self.figure, self.over, ends, points)
+        part = points[begins : closes + 1]
+        means = [point.mean for point in part]
+        if len(means) < 2:
+            there = f"{self.over} {shown(points[begins].x)}"
+            return Finding(
+                holds=False,
+                sentence=f"{self.figure} is flat along two points at least, not {there}",
+            )
+        centre = sum(means) / len(means)
+        worst = max(abs(mean - centre) for mean in means)
+        holds = worst <= self.within * abs(centre)
+        path = " → ".join(f"{mean:.4g}" for mean in means)
+        return Finding(
+            holds=holds,
+            sentence=f"{self.figure} is {'' if holds else 'not '}flat within {self.within:.0%} "
+            f"over {self.over} {shown(part[0].x)} … {shown(part[-1].x)}: {path}",
+        )
+
+
+def _index(points: Sequence[Point], place: Place | None, otherwise: int) -> int | None:
+    if place is None:
+        return otherwise
+    return next((i for i, point in enumerate(points) if is_at(point, place)), None)

@@ -1,0 +1,38 @@
+"""Two places of an axis compared with each other. The kinds are `ratio` and `difference`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from penstock.domain.shapes.limits import Limits
+from penstock.domain.shapes.places import Place, find, nowhere, shown
+from penstock.domain.shapes.shape import Finding, Point, Shape
+from penstock.domain.value import Doc
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair(Limits, Shape, ABC):
+    """The figure at `of`, seen from the figure at `to`; both may be words, such as acks."""
+
+    of: Annotated[Place, Doc("the place that is judged")]
+    to: Annotated[Place, Doc("the place it is compared with")]
+
+    @abstractmethod
+    def _compare(self, one: float, other: float) -> tuple[float | None, str]:
+        """The number that the limits are for (None: there is none), and its words."""
+
+    def check(self, points: Sequence[Point]) -> Finding:
+        one, other = find(points, self.of), find(points, self.to)
+        if one is None or other is None:
+            return nowhere(self.figure, self.over, (self.of, self.to), points)
+        number, words = self._compare(one.mean, other.mean)
+        holds = number is not None and self.allow(number)
+        return Finding(
+            holds=holds,
+            sentence=f"{self.figure} at {self.over} {shown(one.x)} {words} {shown(other.x)} "
+            f"({one.mean:.4g} against {other.mean:.4g}), {'as' if holds else 'not'} "
+            f"expected: {self.wanted}",
+        )

@@ -1,0 +1,1 @@
+"""Load, traces, histograms, runs and campaigns: what is measured, and never what theory expects."""

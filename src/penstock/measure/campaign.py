@@ -1,0 +1,239 @@
+"""A campaign: the cells of a scenario carried out one after the other, resumed where it stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from penstock import client_properties, specs
+from penstock.domain.cluster import ClusterSpec
+from penstock.domain.errors import BadInput, TestbedError
+from penstock.domain.run import RUN_FORMAT, Experiment, Run
+from penstock.domain.scenario import Scenario
+from penstock.measure.carry_out import Place, carry_out, new_run, set_network
+from penstock.measure.matrix import Cell, cells
+from penstock.measure.run_directory import (
+    CAMPAIGN,
+    CELLS,
+    RUN,
+    SCENARIO,
+    RunDirectory,
+    make_directory,
+    write_file,
+)
+from penstock.progress import Progress, silent
+from penstock.testbed.cluster import Cluster
+from penstock.testbed.connection import ExistingCluster, KafkaCluster
+from penstock.testbed.parts import Parts, find_parts
+from penstock.testbed.warm_up import warm_up
+
+# Java compiles the brokers' hot paths meanwhile; with less the first cell differs from the others.
+CLUSTER_WARM_UP_S = 8.0
+# What a cell takes beside its load: processes, the end of the topic, reading what is left.
+_BEYOND_S = 12.0
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """A scenario and the directory that its runs go to. One cell makes a single run."""
+
+    scenario: Scenario
+    cells: tuple[Cell, ...]
+    path: Path
+
+    @property
+    def is_single(self) -> bool:
+        return not self.scenario.matrix and self.scenario.repeats == 1
+
+    def directory(self, cell: Cell) -> RunDirectory:
+        return RunDirectory(self.path if self.is_single else self.path / CELLS / cell.folder)
+
+    @property
+    def directories(self) -> list[RunDirectory]:
+        """Those of the cells that were begun."""
+        found = [self.directory(cell) for cell in self.cells]
+        return [directory for directory in found if (directory.path / RUN).exists()]
+
+
+@dataclass(frozen=True)
+class Step:
+    """How far a campaign is, for a bar with the time left."""
+
+    done: int
+    total: int
+    cell: Cell
+    seconds_left: float
+
+
+def create(scenario: Scenario, source: str, parent: Path, text: str | None = None) -> Campaign:
+    """A new directory for the scenario; `text` is the file as the user wrote it."""
+    planned = cells(scenario, source)
+    path = make_directory(parent, scenario.name)
+    campaign = Campaign(scenario, planned, path)
+    write_file(path / SCENARIO, text if text is not None else specs.dump_yaml(scenario))
+    if not campaign.is_single:
+        (path / CELLS).mkdir()
+        write_file(path / CAMPAIGN, specs.dump_json({"format": RUN_FORMAT, "scenario": scenario}))
+    return campaign
+
+
+def reopen(path: Path) -> Campaign:
+    """The campaign in a directory, to go on with it."""
+    try:
+        data = json.loads((path / CAMPAIGN).read_text())
+    except FileNotFoundError:
+        fix = "only a scenario with a `matrix` or `repeats` can be gone on with"
+        raise BadInput(f"{path}: is no campaign", fix) from None
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{path / CAMPAIGN}: cannot be read: {error}") from None
+    if data.get("format") != RUN_FORMAT:
+        raise BadInput(
+            f"{path}: is a campaign of format {data.get('format')}; this is {RUN_FORMAT}",
+            "go on with the Penstock that began it",
+        )
+    scenario = specs.parse(data["scenario"], Scenario, source=str(path / CAMPAIGN))
+    return Campaign(scenario, cells(scenario, str(path / CAMPAIGN)), path)
+
+
+def to_do(campaign: Campaign, retry_failed: bool = False) -> list[Cell]:
+    """The cells that are not done yet; what a kill left half done is set aside, not thrown away."""
+    left = []
+    for cell in campaign.cells:
+        directory = campaign.directory(cell)
+        if (directory.path / RUN).exists():
+            status = directory.run().status
+            if status == "complete" or (status == "failed" and not retry_failed):
+                continue
+        left.append(cell)
+    return left
+
+
+def carry_on(
+    campaign: Campaign,
+    *,
+    parts: Parts | None = None,
+    retry_failed: bool = False,
+    before_load: Callable[[], None] = lambda: None,
+    on_progress: Progress = silent,
+    on_step: Callable[[Step], None] = lambda _: None,
+) -> list[Run]:
+    """Carry out what is left to do. `before_load` is called when the first cluster is ready: what
+    else must be prepared has to be done by then, so as not to disturb the measurement."""
+    left = to_do(campaign, retry_failed)
+    runs: list[Run] = []
+    began, is_prepared = time.monotonic(), False
+    with _Clusters(parts, campaign.scenario.keep_cluster, on_progress) as clusters:
+        for done, cell in enumerate(left):
+            on_step(Step(done, len(left), cell, _seconds_left(left[done:], done, began)))
+            directory = campaign.directory(cell)
+            _set_aside(directory.path, campaign.is_single)
+            directory.path.mkdir(parents=True, exist_ok=True)
+            place = Place(cell.values, cell.repeat)
+            try:
+                with clusters.of(cell.experiment) as cluster:
+                    if not is_prepared:
+                        before_load()
+                        is_prepared = True
+                    run = carry_out(
+                        cell.experiment, cluster, directory, place=place, on_progress=on_progress
+                    )
+            except TestbedError as error:
+                # The cluster did not come up: kept with its reason, like any failure of a cell.
+                run = new_run(cell.experiment, directory, place, None)
+                run = replace(run, status="failed", reason=str(error))
+                directory.write_run(run)
+            runs.append(run)
+    return runs
+
+
+def _set_aside(path: Path, is_single: bool) -> None:
+    if is_single or not (path / RUN).exists():
+        return
+    number = 1
+    while (aside := path.with_name(f".{path.name}-unfinished-{number}")).exists():
+        number += 1
+    path.rename(aside)
+
+
+def _seconds_left(left: Sequence[Cell], done: int, began: float) -> float:
+    """From what the cells so far took; before the first, from the schedule of each."""
+    if done:
+        return (time.monotonic() - began) / done * len(left)
+    planned = (c.experiment.warm_up_s + c.experiment.workload.duration_s for c in left)
+    return sum(seconds + _BEYOND_S for seconds in planned)
+
+
+class _Clusters:
+    """The clusters of a campaign: one for all cells that ask for the same, or a new one for each."""
+
+    def __init__(self, parts: Parts | None, keep: bool, say: Progress) -> None:
+        self._parts, self._keep, self._say = parts, keep, say
+        self._cluster: Cluster | None = None
+        self._stack = ExitStack()
+
+    def __enter__(self) -> _Clusters:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._drop()
+
+    @contextmanager
+    def of(self, experiment: Experiment) -> Iterator[KafkaCluster]:
+        """A healthy cluster with the network that the experiment asks for."""
+        if experiment.existing is not None:
+            yield _existing(experiment)
+            return
+        try:
+            yield self._testbed(experiment)
+        except BaseException:
+            self._drop()
+            raise
+        if not self._keep or (self._cluster is not None and not _is_healthy(self._cluster)):
+            self._drop()
+
+    def _testbed(self, experiment: Experiment) -> Cluster:
+        if self._cluster is not None and _shape(self._cluster.spec) != _shape(experiment.cluster):
+            self._drop()
+        if self._cluster is None:
+            self._parts = self._parts or find_parts(os.environ, on_progress=self._say)
+            cluster = Cluster(experiment.cluster, parts=self._parts, on_progress=self._say)
+            self._cluster = self._stack.enter_context(cluster)
+            self._say(f"warming the brokers up for {CLUSTER_WARM_UP_S:g} s")
+            warm_up(self._cluster, CLUSTER_WARM_UP_S)
+        set_network(self._cluster, experiment)
+        return self._cluster
+
+    def _drop(self) -> None:
+        self._stack.close()
+        self._cluster = None
+
+
+def _shape(spec: ClusterSpec) -> ClusterSpec:
+    """What can not be changed while a cluster runs: all but the conditions of its links."""
+    if spec.network is None:
+        return spec
+    return replace(spec, network=replace(spec.network, links=()))
+
+
+def _is_healthy(cluster: Cluster) -> bool:
+    try:
+        cluster.check_alive()
+        return all(cluster.process(b).is_running for b in cluster.broker_ids) and not (
+            cluster.admin.out_of_sync()
+        )
+    except TestbedError:
+        return False
+
+
+def _existing(experiment: Experiment) -> ExistingCluster:
+    assert experiment.existing is not None
+    file = experiment.existing.client_properties
+    given = client_properties.load(Path(file)) if file else None
+    cluster = ExistingCluster(experiment.existing.bootstrap_servers, given)
+    cluster.check_reachable()
+    return cluster

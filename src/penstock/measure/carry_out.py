@@ -1,0 +1,354 @@
+"""One experiment carried out on a cluster: load, faults and network, until its traces are written.
+
+Not the analysis: what the traces mean is found out later, by `penstock.pipeline`.
+"""
+
+from __future__ import annotations
+
+import platform
+import secrets
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from importlib.metadata import version
+from os import cpu_count, getloadavg
+
+import confluent_kafka
+import psutil
+from confluent_kafka import KafkaException
+
+from penstock import __version__
+from penstock.domain.cluster import TopicSpec
+from penstock.domain.errors import BadInput, PenstockError, TestbedError
+from penstock.domain.network.condition import PERFECT, Link
+from penstock.domain.run import ClockAnchor, Experiment, ProducerReport, Run, RunEvent
+from penstock.measure.load import Load, LoadPlan
+from penstock.measure.run_directory import RunDirectory
+from penstock.measure.sampling import Sampler
+from penstock.progress import Progress, silent
+from penstock.testbed.cluster import Cluster
+from penstock.testbed.connection import KafkaCluster
+from penstock.testbed.faults import FaultInjector
+from penstock.testbed.network.trace import TracePlayer
+from penstock.testbed.waiting import wait_until
+
+# Above this rate the doorstep reader would cost the brokers as much as what is measured.
+WATCHED_UP_TO_PER_S = 5_000
+# The wall clock may be slewed, not set, while a run goes on.
+CLOCK_STEP_NS = 5_000_000
+DRAIN_S = 60.0
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a run stands in its campaign."""
+
+    cell: Mapping[str, str]
+    repeat: int = 0
+
+
+def carry_out(
+    experiment: Experiment,
+    cluster: KafkaCluster,
+    directory: RunDirectory,
+    *,
+    place: Place | None = None,
+    on_progress: Progress = silent,
+) -> Run:
+    """Carry the experiment out and write its run directory. What fails is in the run's reason.
+
+    Bad input and a lack of disk are raised, since the next run would meet them too; everything
+    else (a fault that did not take, a client that died) is the outcome of this run.
+    """
+    run = new_run(experiment, directory, place or Place({}), cluster)
+    directory.write_run(run)
+    try:
+        with _fresh_topic(cluster, experiment):
+            run = _run(run, cluster, directory, on_progress)
+    except TestbedError as error:
+        run = replace(run, status="failed", reason=str(error))
+    except PenstockError as error:
+        directory.write_run(replace(run, status="failed", reason=str(error)))
+        raise
+    directory.write_run(run)
+    return run
+
+
+def new_run(
+    experiment: Experiment, directory: RunDirectory, place: Place, cluster: KafkaCluster | None
+) -> Run:
+    """What is known of a run before it begins."""
+    return Run(
+        id=f"{directory.path.name}-{secrets.token_hex(3)}",
+        cell=place.cell,
+        repeat=place.repeat,
+        experiment=experiment,
+        status="interrupted",  # until it has ended: a run that was killed says so
+        started_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        versions=versions(cluster),
+        machine=machine(),
+    )
+
+
+def _run(run: Run, cluster: KafkaCluster, directory: RunDirectory, say: Progress) -> Run:
+    experiment = run.experiment
+    plan = LoadPlan(
+        topic=experiment.topic.name,
+        workload=experiment.workload,
+        settings=experiment.settings,
+        consumers=experiment.consumers,
+        warm_up_s=experiment.warm_up_s,
+        seed=experiment.seed,
+        watch_visibility=_is_watched(experiment),
+        partitions=experiment.topic.partitions,
+    )
+    with Load(cluster, plan, directory.path, on_progress=say) as load:
+        load.start()
+        before = anchor()
+        run = replace(
+            run,
+            measured_from_ns=load.measured_from_ns,
+            measured_to_ns=load.measured_to_ns,
+            anchors=(before,),
+        )
+        # So that what a killed run leaves behind can be analysed.
+        directory.write_run(run)
+        with Sampler(cluster, load.clients, directory.path):
+            if experiment.warm_up_s:
+                say(f"warming up for {experiment.warm_up_s:g} s")
+            load.wait(until_ns=load.measured_from_ns)
+            with ExitStack() as stack:
+                if experiment.trace is not None:
+                    assert isinstance(cluster, Cluster)
+                    player = TracePlayer(cluster.emulated, experiment.trace)
+                    stack.enter_context(player)
+                injector = None
+                if experiment.faults:
+                    assert isinstance(cluster, Cluster)
+                    injector = FaultInjector(
+                        cluster,
+                        experiment.faults,
+                        signals=load.signals,
+                        on_event=lambda event: say(event.sentence),
+                    )
+                    stack.enter_context(injector)
+                load.wait()
+        say("reading what is left")
+        ends, unreadable = _end_offsets(cluster, experiment)
+        unread = load.drain(ends, DRAIN_S)
+        after = anchor()
+        run = replace(
+            run,
+            status="complete",
+            anchors=(before, after),
+            producers=load.producers,
+            consumers=load.consumers,
+            end_offsets={str(p): end for p, end in sorted(ends.items())},
+            unreadable=tuple(sorted({*unreadable, *unread})),
+            events=_events(injector, experiment),
+        )
+    return replace(run, invalid=_invalid(run), warnings=_warnings(run))
+
+
+def anchor() -> ClockAnchor:
+    """Both clocks at one moment: the closest of three readings."""
+    readings = []
+    for _ in range(3):
+        first, wall, last = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
+        readings.append((last - first, ClockAnchor(monotonic_ns=(first + last) // 2, wall_ns=wall)))
+    return min(readings, key=lambda reading: reading[0])[1]
+
+
+def versions(cluster: KafkaCluster | None) -> dict[str, str]:
+    """What has to be the same for a run to be repeated."""
+    found = {
+        "penstock": __version__,
+        "librdkafka": confluent_kafka.libversion()[0],
+        "confluent-kafka": version("confluent-kafka"),
+        "python": platform.python_version(),
+        "kernel": platform.release(),
+    }
+    if isinstance(cluster, Cluster):
+        jar = next(j.stem for j in cluster.parts.kafka_jars if j.name.startswith("kafka_2"))
+        found |= {"kafka": jar.rpartition("-")[2], "java": cluster.parts.java.version_text}
+    return found
+
+
+def machine() -> dict[str, str | int | float]:
+    return {
+        "cores": cpu_count() or 1,
+        "memory_mb": psutil.virtual_memory().total // 2**20,
+        "load_average": round(getloadavg()[0], 2),
+    }
+
+
+# --- the topic --------------------------------------------------------------------------------
+
+
+class _fresh_topic:
+    """The topic of the run, empty at its start; removed afterwards if the run made it."""
+
+    def __init__(self, cluster: KafkaCluster, experiment: Experiment) -> None:
+        self._cluster, self._topic = cluster, experiment.topic
+        self._is_ours = False
+
+    def __enter__(self) -> None:
+        name = self._topic.name
+        if name in self._cluster.admin.topics():
+            self._check_empty(name)
+            return
+        # With it the broker stamps the time of the append, which splits produce from fetch.
+        config = {"message.timestamp.type": "LogAppendTime", **self._topic.config}
+        self._cluster.create_topic(replace(self._topic, config=config))
+        self._is_ours = True
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_ours:
+            admin, name = self._cluster.admin, self._topic.name
+            try:
+                admin.delete_topic(name)
+                wait_until(
+                    lambda: name not in admin.topics(), timeout_s=30, what=f"{name} to be deleted"
+                )
+            except (KafkaException, TestbedError):
+                # On a cluster with a dead broker; whoever uses it next is told by `create_topic`.
+                return
+
+    def _check_empty(self, name: str) -> None:
+        ends = self._cluster.admin.end_offsets(name)
+        if any(ends.values()):
+            raise BadInput(
+                f"topic {name} has {sum(ends.values())} records already, which would be counted",
+                "give `topic.name` a name that is not used, or delete that topic",
+            )
+        if len(ends) != self._topic.partitions:
+            raise BadInput(
+                f"topic {name} is there with {len(ends)} partitions, and the scenario wants "
+                f"{self._topic.partitions}",
+                "make them equal, or use another `topic.name`",
+            )
+
+
+def _end_offsets(cluster: KafkaCluster, experiment: Experiment) -> tuple[dict[int, int], list[int]]:
+    """The end of every partition once nothing moves any more, and those that have no leader.
+
+    What was sent may still be on its way: in a socket (acks=0), or above the high watermark.
+    """
+    topic: TopicSpec = experiment.topic
+    slow = experiment.settings.acks == "0" or experiment.cluster.network is not None
+    quiet_s = 4.0 if slow else 1.0
+    last: dict[int, int] = {}
+    since = time.monotonic()
+
+    def is_settled() -> bool:
+        nonlocal last, since
+        ends = cluster.admin.end_offsets(topic.name, only_led=True)
+        if ends != last:
+            last, since = ends, time.monotonic()
+        return len(ends) == topic.partitions and time.monotonic() - since >= quiet_s
+
+    try:
+        wait_until(is_settled, timeout_s=30, every_s=0.25, what="the topic to come to rest")
+    except TestbedError:
+        if not last:
+            raise
+    return last, [p for p in range(topic.partitions) if p not in last]
+
+
+# --- what a run says of itself ------------------------------------------------------------------
+
+
+def _is_watched(experiment: Experiment) -> bool:
+    if experiment.visibility != "auto":
+        return experiment.visibility == "on"
+    # With one copy a record is visible as soon as it is appended.
+    return (
+        experiment.topic.replication > 1
+        and experiment.workload.messages_per_s <= WATCHED_UP_TO_PER_S
+    )
+
+
+def _events(injector: FaultInjector | None, experiment: Experiment) -> tuple[RunEvent, ...]:
+    events = [
+        RunEvent(at_s=e.at_s, took_s=e.took_s, sentence=e.sentence)
+        for e in (injector.events if injector else ())
+    ]
+    for number, step in enumerate(experiment.trace.steps if experiment.trace else (), 1):
+        changed = ", ".join(f"{link.src} → {link.dst}" for link in step.links)
+        sentence = f"network step {number}: {changed}"
+        events.append(RunEvent(at_s=step.at_s, took_s=0.0, sentence=sentence))
+    return tuple(sorted(events, key=lambda event: event.at_s))
+
+
+def _invalid(run: Run) -> tuple[str, ...]:
+    """Why the figures say nothing about the cluster, if so."""
+    limit_us = run.experiment.schedule_lag_ms * 1e3
+    reasons = [
+        f"producer-{p.producer + 1} was {p.lag_p99_us / 1e3:.1f} ms late (p99) by its own fault; "
+        f"up to {limit_us / 1e3:g} ms is allowed (schedule_lag_ms)"
+        for p in run.producers
+        if p.lag_p99_us > limit_us and run.experiment.workload.loop == "open"
+    ]
+    reasons += [
+        f"producer-{p.producer + 1} never got to {p.scheduled - p.sent} of its {p.scheduled} "
+        "messages: lower the rate or use more producers"
+        for p in run.producers
+        if p.sent < p.scheduled and run.experiment.workload.loop == "open"
+    ]
+    received = sum(c.received for c in run.consumers)
+    if sum(run.end_offsets.values()) and not received:
+        errors = {error for c in run.consumers for error in c.errors}
+        detail = f" ({'; '.join(sorted(errors))})" if errors else ""
+        reasons.append(f"no consumer received anything, though the topic has records{detail}")
+    return tuple(reasons)
+
+
+def _warnings(run: Run) -> tuple[str, ...]:
+    found = []
+    if len(run.anchors) == 2:
+        one, two = (a.wall_ns - a.monotonic_ns for a in run.anchors)
+        if abs(two - one) > CLOCK_STEP_NS:
+            found.append(
+                f"the wall clock was set by {(two - one) / 1e6:+.0f} ms during the run: the "
+                "brokers' append times cannot be used, so produce and fetch are not split"
+            )
+    if run.unreadable:
+        listed = ", ".join(map(str, run.unreadable))
+        found.append(f"partitions {listed} could not be read to their end: what they hold is lost")
+    idle = [c.consumer for c in run.consumers if not c.received]
+    if idle and len(idle) < len(run.consumers):
+        listed = ", ".join(f"consumer-{number + 1}" for number in idle)
+        found.append(
+            f"{listed} received nothing: {len(run.consumers)} consumers share "
+            f"{run.experiment.topic.partitions} partitions"
+        )
+    found += [_blocked(p) for p in run.producers if p.queue_full_s > 0.01 * _length_s(run)]
+    return tuple(found)
+
+
+def _blocked(producer: ProducerReport) -> str:
+    return (
+        f"producer-{producer.producer + 1} found the client's queue full for "
+        f"{producer.queue_full_s:.1f} s: the cluster takes less than the schedule offers"
+    )
+
+
+def _length_s(run: Run) -> float:
+    return run.experiment.warm_up_s + run.experiment.workload.duration_s
+
+
+def set_network(cluster: Cluster, experiment: Experiment) -> None:
+    """Put the links of a kept cluster into the experiment's conditions, drawn from its seed."""
+    if cluster.network is None:
+        return
+    spec = experiment.cluster.network
+    healed = tuple(
+        Link(src=src, dst=dst, both_ways=False, condition=PERFECT)
+        for (src, dst), condition in cluster.network.conditions.items()
+        if condition != PERFECT
+    )
+    links = spec.links if spec else ()
+    if healed or links:
+        cluster.network.set((*healed, *links), seed=f"run.{experiment.seed}")

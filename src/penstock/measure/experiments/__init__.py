@@ -1,0 +1,1 @@
+"""The three experiments of topic partitioning: production, consumption, end-to-end."""

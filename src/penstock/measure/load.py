@@ -1,0 +1,406 @@
+"""The load of a run: producers and consumers as processes on the hosts of a cluster.
+
+    with Load(cluster, plan, directory) as load:
+        load.start()
+        load.wait()
+        load.drain(end_offsets, timeout_s=60)
+        load.producers, load.consumers      # what each says of itself
+
+Traces are in the directory then. Whatever ends the block ends every process; each writes down
+what it has traced so far, and what a killed one leaves is found by `journal.recover`.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic_ns
+from typing import Any, Self
+
+import psutil
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from penstock import specs
+from penstock.domain.consumers import Consumers
+from penstock.domain.errors import BadInput, TestbedError
+from penstock.domain.run import ConsumerReport, ProducerReport
+from penstock.domain.settings import ProducerSettings
+from penstock.domain.workload import Workload
+from penstock.measure import rdkafka, schedule
+from penstock.measure.producing import GRACE_S, ProducerJob, client_config
+from penstock.measure.workers import Worker
+from penstock.progress import Progress, silent
+from penstock.testbed.cluster import Cluster
+from penstock.testbed.connection import KafkaCluster
+from penstock.testbed.network import namespaces
+from penstock.testbed.network.topology import ROUTER
+
+# From the order to start until the first message may be due: every process has heard it by then.
+_AHEAD_NS = 500_000_000
+_START_S = 60.0
+# A schedule is made at a million messages per second, and on a busy machine.
+_SLOWEST_PER_S = 200_000
+_REPORT_S = 600.0
+_END_S = 10.0
+_PROGRESS_S = 0.25
+# A group whose members hold every partition once is stable after this time, even if one of them
+# was never given anything.
+_STABLE_S = 3.0
+
+# What a run decides itself, with the reason.
+_REFUSED = {
+    "delivery.report.only.error": "a run traces every message, and needs to hear of each",
+    "transactional.id": "a run sends messages outside of transactions",
+}
+
+
+@dataclass(frozen=True)
+class LoadPlan:
+    """What the processes are to do."""
+
+    topic: str
+    workload: Workload  # its duration is the measured time, after the warm-up
+    settings: ProducerSettings
+    consumers: Consumers
+    warm_up_s: float
+    seed: int
+    watch_visibility: bool  # a reader on the brokers' doorstep writes down when records appear
+    partitions: int
+
+    @property
+    def length_s(self) -> float:
+        return self.warm_up_s + self.workload.duration_s
+
+    def check(self) -> None:
+        """Raise `BadInput` for what could not be carried out, without asking any broker."""
+        for name, reason in _REFUSED.items():
+            if name in self.settings.other:
+                raise BadInput(f"settings: {name} cannot be used: {reason}", "leave it out")
+        rdkafka.check_config(client_config(self.settings.properties()))
+        schedule.check(self.workload, self.length_s)
+
+
+class Load:
+    """Starts the processes, follows them and ends them. Times are `time.monotonic_ns()`."""
+
+    def __init__(
+        self,
+        cluster: KafkaCluster,
+        plan: LoadPlan,
+        directory: Path,
+        on_progress: Progress = silent,
+    ) -> None:
+        plan.check()
+        self._cluster = cluster
+        self._plan = plan
+        self._directory = directory
+        self._say = on_progress
+        self._group = f"penstock-{plan.topic}-{secrets.token_hex(4)}"
+        self._changed = threading.Condition()
+        self._producers: list[Worker] = []
+        self._consumers: list[Worker] = []
+        self._watchers: list[Worker] = []
+        self._told_s = 0.0
+        self.begins_ns = 0
+        self.measured_from_ns = 0
+        self.measured_to_ns = 0
+
+    # --- life ----------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for worker in self._workers:
+            worker.release()
+        until = time.monotonic() + _END_S
+        for worker in self._workers:
+            worker.end(max(0.0, until - time.monotonic()))
+        if isinstance(self._cluster, Cluster):
+            for name in self.clients:
+                self._cluster.clients.pop(name, None)
+        elif self._consumers:
+            self._forget_group()
+
+    def start(self) -> None:
+        """Start every process; returns when all are connected and have their partitions, with the
+        beginning of the load fixed half a second ahead."""
+        self._say("starting producers and consumers")
+        self._directory.mkdir(parents=True, exist_ok=True)
+        plan = self._plan
+        for number in range(plan.consumers.count):
+            self._consumers.append(self._start_reader("consumer", number))
+        for number in range(plan.workload.producers):
+            self._producers.append(self._start_producer(number))
+        if plan.watch_visibility:
+            self._watchers.append(self._start_reader("watcher", 0))
+        if isinstance(self._cluster, Cluster):
+            self._cluster.clients.update(self.clients)
+        messages = plan.workload.arrivals.mean_per_s * plan.length_s * plan.workload.producers
+        timeout_s = _START_S + messages / _SLOWEST_PER_S
+        self._await(
+            lambda: all(w.has_said("ready") for w in self._workers),
+            timeout_s,
+            lambda: self._silent("ready", "did not become ready"),
+        )
+        self._await_group()
+        self.begins_ns = monotonic_ns() + _AHEAD_NS
+        self.measured_from_ns = self.begins_ns + round(plan.warm_up_s * 1e9)
+        self.measured_to_ns = self.begins_ns + round(plan.length_s * 1e9)
+        for worker in self._producers:
+            worker.order("start", at_ns=self.begins_ns)
+
+    def wait(self, until_ns: int | None = None) -> None:
+        """Until every producer has sent all it could and heard of it, or until that time."""
+        job = self._job_of_all
+        limit_ns = self.measured_to_ns + round(
+            (max(GRACE_S, job.timeout_s) + job.timeout_s + _START_S) * 1e9
+        )
+
+        def is_over() -> bool:
+            self._tell_progress()
+            if until_ns is not None and monotonic_ns() >= until_ns:
+                return True
+            return all(w.has_said("sent") for w in self._producers)
+
+        left_s = (limit_ns - monotonic_ns()) / 1e9
+        self._await(is_over, left_s, lambda: self._silent("sent", "did not finish in time"))
+
+    def drain(self, end_offsets: Mapping[int, int], timeout_s: float) -> tuple[int, ...]:
+        """Let the readers go on until they have these ends, then stop them and finish all traces.
+
+        Returns the partitions that were not read to their end in time.
+        """
+        readers = self._consumers + self._watchers
+        for worker in readers:
+            # A consumer that a fault has frozen for good must still write its trace.
+            with suppress(psutil.Error):
+                worker.process.resume()
+            worker.order("hurry")
+
+        def unread() -> set[int]:
+            return self._unread(self._consumers, end_offsets)
+
+        def all_is_read() -> bool:
+            self._tell_progress()
+            return not unread() and not self._unread(self._watchers, end_offsets)
+
+        self._holds(all_is_read, timeout_s)
+        missing = tuple(sorted(unread()))
+        for worker in readers:
+            worker.order("stop")
+        self._say("finishing the traces")
+        self._await(
+            lambda: all(w.has_said("report") for w in self._workers),
+            _REPORT_S,
+            lambda: self._silent("report", "did not finish its trace"),
+        )
+        return missing
+
+    # --- what others may know ------------------------------------------------------------------
+
+    @property
+    def clients(self) -> Mapping[str, psutil.Process]:
+        """The processes by name: producer-1, consumer-1, …"""
+        return {worker.name: worker.process for worker in self._workers}
+
+    @property
+    def signals(self) -> Mapping[str, Callable[[], float]]:
+        """How far the load is, for faults that wait for it."""
+        return {
+            "sent": lambda: self._sum(self._producers, "sent"),
+            "acknowledged": lambda: self._sum(self._producers, "acknowledged"),
+            "failed": lambda: self._sum(self._producers, "failed"),
+            "received": lambda: self._sum(self._consumers, "received"),
+        }
+
+    @property
+    def producers(self) -> tuple[ProducerReport, ...]:
+        return tuple(specs.parse(_report(w), ProducerReport, w.name) for w in self._producers)
+
+    @property
+    def consumers(self) -> tuple[ConsumerReport, ...]:
+        return tuple(specs.parse(_report(w), ConsumerReport, w.name) for w in self._consumers)
+
+    # --- starting ------------------------------------------------------------------------------
+
+    def _start_producer(self, number: int) -> Worker:
+        plan = self._plan
+        job = {
+            "role": "producer",
+            "number": number,
+            "topic": plan.topic,
+            "config": {**self._cluster.client_config, **plan.settings.properties()},
+            "workload": specs.to_data(plan.workload),
+            "warm_up_s": plan.warm_up_s,
+            "seed": plan.seed,
+            "directory": str(self._directory.resolve()),
+        }
+        return self._start_worker(f"producer-{number + 1}", job)
+
+    def _start_reader(self, role: str, number: int) -> Worker:
+        plan = self._plan
+        is_watcher = role == "watcher"
+        job = {
+            "role": role,
+            "number": number,
+            "topic": plan.topic,
+            "config": {
+                **self._cluster.client_config,
+                **({} if is_watcher else plan.consumers.settings),
+            },
+            "group": "" if is_watcher else self._group,
+            "partitions": plan.partitions,
+            "directory": str(self._directory.resolve()),
+        }
+        return self._start_worker(f"{role}-{number + 1}", job)
+
+    def _start_worker(self, name: str, job: Mapping[str, Any]) -> Worker:
+        command = [sys.executable, "-m", "penstock.measure.worker"]
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            # numpy would start a thread per processor, for sums that nobody asks for.
+            "OPENBLAS_NUM_THREADS": "1",
+            "OMP_NUM_THREADS": "1",
+        }
+        if isinstance(self._cluster, Cluster):
+            # The mark: whatever happens to us, the testbed's janitor finds it.
+            environment |= self._cluster.held.environment
+            command = _on_host(self._cluster, job["role"], job["number"], command)
+        log = self._directory / "logs" / f"{name}.stderr"
+        return Worker(name, command, environment, job, log, self._changed)
+
+    def _await_group(self) -> None:
+        """Every consumer has been given its partitions, or the group has come to rest."""
+        since: float | None = None
+
+        def is_stable() -> bool:
+            nonlocal since
+            said = [w.said("holds") for w in self._consumers]
+            held = [p for holds in said if holds for p in holds["partitions"]]
+            if sorted(held) != list(range(self._plan.partitions)):
+                since = None
+                return False
+            if all(said):
+                return True
+            since = since or time.monotonic()
+            return time.monotonic() - since > _STABLE_S
+
+        self._await(
+            is_stable,
+            _START_S,
+            lambda: (
+                "the consumers were not given all partitions: "
+                + ", ".join(f"{w.name} has {_held(w)}" for w in self._consumers)
+            ),
+        )
+
+    # --- following -----------------------------------------------------------------------------
+
+    @property
+    def _workers(self) -> list[Worker]:
+        return self._producers + self._consumers + self._watchers
+
+    @property
+    def _job_of_all(self) -> ProducerJob:
+        """For what follows from the settings alone."""
+        plan = self._plan
+        return ProducerJob(
+            0,
+            plan.topic,
+            {**self._cluster.client_config, **plan.settings.properties()},
+            plan.workload,
+            plan.warm_up_s,
+            plan.seed,
+            self._directory,
+        )
+
+    def _await(
+        self, condition: Callable[[], bool], timeout_s: float, what: Callable[[], str]
+    ) -> None:
+        """Wait until it holds; raises if a process dies meanwhile, or with `what` in the end."""
+        if not self._holds(condition, timeout_s):
+            raise TestbedError(f"waited {timeout_s:.0f} s: {what()}")
+
+    def _holds(self, condition: Callable[[], bool], timeout_s: float) -> bool:
+        """Whether it holds before the time is over; raises if a process dies meanwhile."""
+        until = time.monotonic() + timeout_s
+        while True:
+            for worker in self._workers:
+                worker.check()
+            if condition():
+                return True
+            if time.monotonic() > until:
+                return False
+            with self._changed:
+                self._changed.wait(0.05)
+
+    def _silent(self, event: str, sentence: str) -> str:
+        return f"{', '.join(w.name for w in self._workers if not w.has_said(event))} {sentence}"
+
+    def _tell_progress(self) -> None:
+        if time.monotonic() - self._told_s < _PROGRESS_S:
+            return
+        self._told_s = time.monotonic()
+        counts = {name: signal() for name, signal in self.signals.items()}
+        failed = f", {counts['failed']:,.0f} failed" if counts["failed"] else ""
+        self._say(
+            f"{counts['sent']:,.0f} sent, {counts['acknowledged']:,.0f} acknowledged{failed}, "
+            f"{counts['received']:,.0f} received"
+        )
+
+    @staticmethod
+    def _sum(workers: list[Worker], name: str) -> float:
+        return float(sum((w.said("progress") or {}).get(name, 0) for w in workers))
+
+    @staticmethod
+    def _unread(readers: list[Worker], end_offsets: Mapping[int, int]) -> set[int]:
+        """Partitions whose end none of these readers has reached."""
+        if not readers:
+            return set()
+        reached: dict[int, int] = {}
+        for worker in readers:
+            positions = (worker.said("progress") or {}).get("positions", {})
+            for partition, position in positions.items():
+                reached[int(partition)] = max(reached.get(int(partition), 0), position)
+        return {p for p, end in end_offsets.items() if reached.get(p, 0) < end}
+
+    def _forget_group(self) -> None:
+        """On a cluster of the user's own nothing is to be left behind."""
+        with suppress(KafkaException, TestbedError):
+            client = AdminClient(dict(self._cluster.client_config))
+            for done in client.delete_consumer_groups([self._group], request_timeout=5).values():
+                done.result()
+
+
+def _on_host(cluster: Cluster, role: str, number: int, command: list[str]) -> list[str]:
+    """The command on the host where such a process belongs; hosts are used in turn."""
+    if cluster.network is None:
+        return command
+    if role == "watcher":
+        # Beside the brokers: the router reaches them without any condition.
+        return namespaces.command(cluster.held.namespace(ROUTER), command)
+    names = cluster.network.names
+    hosts = names.producers if role == "producer" else names.consumers
+    return cluster.command_on(hosts[number % len(hosts)], command)
+
+
+def _report(worker: Worker) -> Any:
+    said = worker.said("report")
+    if said is None:
+        raise TestbedError(f"{worker.name} has not reported yet", "drain the load first")
+    return said["report"]
+
+
+def _held(worker: Worker) -> list[int]:
+    holds = worker.said("holds")
+    return holds["partitions"] if holds else []

@@ -1,0 +1,106 @@
+"""A scenario's matrix as cells: one experiment per combination of values. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from itertools import product
+from typing import Any
+
+from penstock import specs
+from penstock.domain.errors import BadInput
+from penstock.domain.run import Experiment
+from penstock.domain.scenario import Scenario
+
+# Below these, the rest of a path is one name: Kafka's own names have dots in them.
+_OPEN = ("settings", "consumers.settings", "topic.config", "cluster.properties")
+_OWN = {f.name for f in fields(Scenario)} - {f.name for f in fields(Experiment)}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a campaign that is to be made."""
+
+    number: int  # of the combination, from 1
+    repeat: int  # from 0
+    values: Mapping[str, str]  # axis → value, as text
+    experiment: Experiment
+
+    @property
+    def label(self) -> str:
+        """Short and for people: acks=all, size_bytes=100."""
+        return ", ".join(f"{short(path)}={value}" for path, value in self.values.items())
+
+    @property
+    def folder(self) -> str:
+        return f"{self.number:03d}-r{self.repeat + 1}"
+
+
+def short(path: str) -> str:
+    """The name of an axis without where it belongs: settings.linger.ms → linger.ms."""
+    for prefix in _OPEN:
+        if path.startswith(f"{prefix}."):
+            return path.removeprefix(f"{prefix}.")
+    *_, parent, last = ("", *path.split("."))
+    # `share` or `ms` alone says nothing.
+    return f"{parent}.{last}" if len(last) <= 5 and parent else last
+
+
+def cells(scenario: Scenario, source: str) -> tuple[Cell, ...]:
+    """Every combination × repeat. Repeats come last, so that each spreads over the whole time.
+
+    Every cell is checked now: a mistake in the last one must not show after an hour.
+    """
+    base = {k: v for k, v in specs.to_data(scenario).items() if k not in _OWN}
+    axes = list(scenario.matrix)
+    combinations = list(product(*scenario.matrix.values()))
+    made: list[Cell] = []
+    for repeat in range(scenario.repeats):
+        for number, combination in enumerate(combinations, 1):
+            values = dict(zip(axes, combination, strict=True))
+            data = base
+            for path, value in values.items():
+                data = _with(data, _steps(path), value, path)
+            shown = {path: _text(value) for path, value in values.items()}
+            where = ", ".join(f"{path}={text}" for path, text in shown.items())
+            experiment = specs.parse(
+                {**data, "seed": scenario.seed + repeat},
+                Experiment,
+                source=f"{source} (matrix: {where})" if where else source,
+            )
+            made.append(Cell(number, repeat, shown, experiment))
+    return tuple(made)
+
+
+def _steps(path: str) -> list[str]:
+    for prefix in _OPEN:
+        if path.startswith(f"{prefix}."):
+            return [*prefix.split("."), path.removeprefix(f"{prefix}.")]
+    return path.split(".")
+
+
+def _with(data: Any, steps: list[str], value: object, path: str) -> Any:
+    """A copy of `data` with one place changed; what is missing on the way there is made."""
+    step, *rest = steps
+    if isinstance(data, list):
+        if not step.isdigit() or int(step) >= len(data):
+            raise BadInput(f"matrix.{path}: {step!r} is no place in a list of {len(data)}")
+        place = int(step)
+        new = _with(data[place], rest, value, path) if rest else value
+        return [*data[:place], new, *data[place + 1 :]]
+    if not isinstance(data, Mapping):
+        raise BadInput(f"matrix.{path}: there is nothing below {step!r}")
+    return {**data, step: _with(data.get(step, {}), rest, value, path) if rest else value}
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, Mapping):
+        named = value.get("name") or value.get("kind")
+        return str(named) if named else ",".join(f"{k}={_text(v)}" for k, v in value.items())
+    if isinstance(value, (list, tuple)):
+        return "+".join(_text(item) for item in value) or "none"
+    return str(value)

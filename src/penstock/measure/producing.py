@@ -1,0 +1,384 @@
+"""The producer of a run: it sends every message when it is due, or says how late it was itself.
+
+Open loop: the schedule decides. What the cluster does, and what it fails to do, moves no message
+that is due; only a client whose queue is full can, and that is counted apart (`queue_full_s`).
+Closed loop: as many programs do, the next message waits until the previous one was answered; its
+intended time is the time it was really sent, which is the flaw of closed loops.
+
+The generator's own lag of a message is the time it was sent minus the time it could have been
+sent: the later of
+  - its intended time,
+  - if the client's queue was full: the moment it had room again, and
+  - while the backlog of such a block is worked off: the moment the messages before it were taken.
+So what the client's queue delays is not the generator's fault, but its own hiccups are, even then.
+
+What counts as acknowledged is what the client says: with acks=0 it says so on sending.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import threading
+import time
+from bisect import bisect_right
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from time import monotonic_ns
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.domain.run import ProducerReport
+from penstock.domain.workload import Workload
+from penstock.measure import schedule
+from penstock.measure.journal import Writer
+from penstock.measure.ledger import UNPLACED, Ledger, Rows
+from penstock.measure.messages import Messages
+from penstock.measure.rdkafka import PURGED, QUEUE_FULL, Client, Reports
+from penstock.measure.sent_trace import SentTrace
+
+# Handed over in one call at most, under one reading of the clock: 64 × 0.4 µs.
+GROUP = 64
+# How long after the end of its schedule a generator that is behind may go on, at least.
+GRACE_S = 30.0
+# A message that has no timeout is waited for as long as librdkafka's default is.
+LONGEST_TIMEOUT_S = 300.0
+CONNECT_S = 30.0
+_MARGIN_S = 5.0
+# Complete rows go to the writer in blocks: 8,192 are copied in 100 µs.
+_BLOCK = 8192
+_MANY_ROWS = 4096
+_OFTEN_NS, _SELDOM_NS = 10_000_000, 250_000_000
+_RETRY_NS = 10_000_000
+
+
+@dataclass(frozen=True)
+class ProducerJob:
+    """What one producer is to do. Its number counts from 0."""
+
+    producer: int
+    topic: str
+    config: Mapping[str, Any]
+    workload: Workload
+    warm_up_s: float
+    seed: int
+    directory: Path
+
+    @property
+    def name(self) -> str:
+        return f"producer-{self.producer + 1}"
+
+    @property
+    def length_s(self) -> float:
+        return self.warm_up_s + self.workload.duration_s
+
+    @property
+    def timeout_s(self) -> float:
+        """How long the client tries to send a message."""
+        given = _first(self.config, "message.timeout.ms", "delivery.timeout.ms")
+        return LONGEST_TIMEOUT_S if not given else float(given) / 1000
+
+    @property
+    def retries(self) -> int:
+        given = _first(self.config, "retries", "message.send.max.retries")
+        return 2**31 - 1 if given is None else int(given)
+
+
+def client_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The user's configuration with the log that the number of tries is read from."""
+    debug = [part for part in str(config.get("debug", "")).split(",") if part]
+    return {
+        **config,
+        "debug": ",".join(dict.fromkeys([*debug, "msg"])),
+        # Or librdkafka would keep back the debug lines; what is written to a file is chosen later.
+        "log_level": 7,
+    }
+
+
+class Producing:
+    """One producer: make it (it is connected then), `run` it once, `finish` it."""
+
+    def __init__(self, job: ProducerJob, client: Client | None = None) -> None:
+        self._job = job
+        self._is_closed = job.workload.loop == "closed"
+        self._client = client or Client(client_config(job.config), job.topic)
+        self._due_ns = schedule.due_ns(
+            job.workload.arrivals,
+            job.length_s,
+            schedule.random_stream(job.seed, job.producer, "arrivals"),
+        )
+        self._messages = Messages(
+            job.workload.payload,
+            job.workload.keys,
+            job.producer,
+            schedule.random_stream(job.seed, job.producer, "messages"),
+        )
+        self._ledger = Ledger(_ledger_room(job.config))
+        self._trace = SentTrace(
+            directory=job.directory,
+            name=job.name,
+            producer=job.producer,
+            messages=self._messages,
+            due_ns=self._due_ns,
+            is_closed_loop=self._is_closed,
+            measured_from_ns=round(job.warm_up_s * 1e9),
+            retries=job.retries,
+            keep_debug_lines="debug" in job.config,
+        )
+        self._writer = Writer()
+        self._tidy_at_ns = 0
+        self._blocked_ns = 0  # since when the client's queue has been full; 0: it is not
+        self._queue_full_ns = 0
+        self._next = 0
+        self._was_abandoned = False
+        self._client.partitions(CONNECT_S)
+
+    def progress(self) -> dict[str, int]:
+        """For any thread."""
+        ledger = self._ledger
+        return {
+            "sent": ledger.sent,
+            "acknowledged": ledger.acknowledged,
+            "failed": ledger.failed,
+        }
+
+    def run(self, begins_ns: int, abandoned: threading.Event) -> None:
+        """Send the schedule and wait for what is said about it. `abandoned` ends it early."""
+        self._trace.begins_ns = begins_ns
+        self._tidy_at_ns = begins_ns
+        _be_quick()
+        ends_ns = begins_ns + round(self._job.length_s * 1e9)
+        if self._is_closed:
+            self._send_closed(begins_ns, ends_ns, abandoned)
+        else:
+            late_ns = round(max(GRACE_S, self._job.timeout_s) * 1e9)
+            self._send_open(begins_ns, ends_ns + late_ns, abandoned)
+        if self._blocked_ns:
+            self._queue_full_ns += monotonic_ns() - self._blocked_ns
+        self._flush(abandoned)
+        self._was_abandoned = abandoned.is_set()
+
+    # --- sending -------------------------------------------------------------------------------
+
+    def _send_open(self, begins_ns: int, last_ns: int, abandoned: threading.Event) -> None:
+        """The hot loop. Everything that is due goes to the client in groups, then it waits."""
+        messages, client, note_sent = self._messages, self._client, self._ledger.note_sent
+        hand_over, is_abandoned = client.hand_over, abandoned.is_set
+        due_ns, count, window = self._due_ns, len(self._due_ns), messages.window
+        freed_ns = 0  # while a backlog is worked off: when the messages before were taken
+        while self._next < count:
+            begin, at = self._next, 0
+            messages.prepare(begin)
+            times = (due_ns[begin : begin + window] + begins_ns).tolist()
+            size = len(times)
+            while at < size:
+                now = monotonic_ns()
+                if times[at] > now:
+                    freed_ns = 0
+                    self._serve(now)
+                    client.wait(min(times[at], self._tidy_at_ns))
+                    continue
+                if now > last_ns or is_abandoned():
+                    return
+                end = bisect_right(times, now, at, min(size, at + GROUP))
+                if hand_over(messages.address(begin + at), end - at) == end - at:
+                    if self._blocked_ns:
+                        freed_ns = now
+                        self._queue_full_ns += now - self._blocked_ns
+                        self._blocked_ns = 0
+                    note_sent(end - at, now, freed_ns)
+                    if freed_ns:
+                        freed_ns = now
+                    at = end
+                else:
+                    at += self._part_taken(begin + at, end - at, now, freed_ns)
+                self._next = begin + at
+                self._serve(now)
+
+    def _part_taken(self, first: int, count: int, now: int, freed_ns: int) -> int:
+        """The client did not take all of them: it has no room, or refuses some for good."""
+        slot = first % self._messages.count
+        errors = self._messages.array["err"][slot : slot + count]
+        full = np.flatnonzero(errors == QUEUE_FULL)
+        handed = int(full[0]) if len(full) else count
+        if handed:
+            if self._blocked_ns:
+                self._queue_full_ns += now - self._blocked_ns
+                freed_ns, self._blocked_ns = now, 0
+            self._ledger.note_sent(handed, now, freed_ns)
+            refused = np.flatnonzero(errors[:handed])
+            if len(refused):
+                self._ledger.note_told(_refusals(first + refused, errors[refused], now))
+        if len(full):
+            if not self._blocked_ns:
+                self._blocked_ns = now
+            self._serve(now, force=True)
+            self._client.wait(now + _RETRY_NS)
+        return handed
+
+    def _send_closed(self, begins_ns: int, ends_ns: int, abandoned: threading.Event) -> None:
+        messages, client, ledger = self._messages, self._client, self._ledger
+        for message, due_ns in enumerate(self._due_ns.tolist()):
+            if not message % messages.window:
+                messages.prepare(message)
+            while (now := monotonic_ns()) < begins_ns + due_ns or ledger.under_way:
+                if abandoned.is_set() or now >= ends_ns:
+                    return
+                self._serve(now, force=True)
+                if ledger.under_way:
+                    client.wait(min(ends_ns, self._tidy_at_ns))
+                else:
+                    client.wait(min(begins_ns + due_ns, self._tidy_at_ns))
+            while not ledger.under_way and self._next == message:
+                now = monotonic_ns()
+                if client.hand_over(messages.address(message), 1) == 1:
+                    ledger.note_sent(1, now)
+                    self._next += 1
+                else:
+                    self._next += self._part_taken(message, 1, now, 0)
+
+    def _flush(self, abandoned: threading.Event) -> None:
+        """Wait for the answers, for as long as the client may wait for them."""
+        until_ns = monotonic_ns() + round((self._job.timeout_s + _MARGIN_S) * 1e9)
+        while self._ledger.under_way and not abandoned.is_set():
+            now = monotonic_ns()
+            if now > until_ns:
+                break
+            self._serve(now, force=True)
+            if self._ledger.under_way:
+                self._client.wait(min(until_ns, self._tidy_at_ns))
+
+    # --- hearing -------------------------------------------------------------------------------
+
+    def _serve(self, now: int, force: bool = False) -> None:
+        for reports in self._client.serve(force):
+            self._ledger.note_told(reports)
+        if now >= self._tidy_at_ns:
+            self._tidy(now)
+
+    def _tidy(self, now: int) -> None:
+        """Give the writer what is complete."""
+        ledger, trace = self._ledger, self._trace
+        given = 0
+        while (rows := ledger.take_complete(_BLOCK)) is not None:
+            self._writer.give(partial(trace.add, rows))
+            given += len(rows)
+        if not given and ledger.under_way:
+            ledger.pass_over()
+        if self._client.lines:
+            lines, self._client.lines = self._client.lines, []
+            self._writer.give(partial(trace.add_lines, lines))
+        self._writer.check()
+        self._tidy_at_ns = now + (_OFTEN_NS if given >= _MANY_ROWS else _SELDOM_NS)
+
+    # --- ending --------------------------------------------------------------------------------
+
+    def finish(self) -> ProducerReport:
+        """Write down what is left and make the trace readable."""
+        client, ledger, trace = self._client, self._ledger, self._trace
+        if ledger.under_way:
+            self._give_up()
+        self._tidy(monotonic_ns())
+        self._writer.give(partial(trace.add, ledger.take_rest()))
+        client.close()
+        # A closed loop has no schedule of its own, and one that was cut off is not to blame.
+        if not self._is_closed and not self._was_abandoned:
+            self._writer.give(self._add_never_sent)
+        self._writer.give(partial(trace.add_lines, client.lines))
+        self._writer.give(trace.close)
+        self._writer.finish()
+        lag, told = trace.lag, trace.told
+        p50, p99 = lag.percentiles((50, 99)) if lag.count else (0, 0)
+        return ProducerReport(
+            producer=self._job.producer,
+            scheduled=self._next if self._is_closed else len(self._due_ns),
+            sent=ledger.sent,
+            acknowledged=told.acknowledged,
+            failed=told.failed,
+            unknown=told.unknown,
+            lag_p50_us=p50 / 1000,
+            lag_p99_us=p99 / 1000,
+            lag_max_us=lag.max_ns / 1000,
+            queue_full_s=self._queue_full_ns / 1e9,
+            cpu_s=time.process_time(),
+            retries=trace.sent_again,
+        )
+
+    def discard(self) -> None:
+        """It never ran: leave nothing behind."""
+        self._client.close()
+        self._writer.finish()
+        self._trace.discard()
+
+    def _give_up(self) -> None:
+        """Of what nobody will hear of any more, at least the partition is known."""
+        self._client.purge()
+        until_ns = monotonic_ns() + 2_000_000_000
+        left = self._ledger.under_way
+        while left > 0 and (now := monotonic_ns()) < until_ns:
+            for reports in self._client.serve(force=True):
+                purged = np.isin(reports.errors, PURGED)
+                self._ledger.note_given_up(reports.where(purged))
+                self._ledger.note_told(reports.where(~purged))
+                left -= len(reports.tags)
+            self._client.wait(now + _RETRY_NS)
+
+    def _add_never_sent(self) -> None:
+        for begin in range(self._next, len(self._due_ns), _BLOCK):
+            sequence = np.arange(begin, min(begin + _BLOCK, len(self._due_ns)))
+            none = np.zeros(len(sequence), dtype=np.int64)
+            nowhere = np.full(len(sequence), UNPLACED, dtype=np.int32)
+            zeros = np.zeros(len(sequence), dtype=np.int32)
+            self._trace.add(Rows(sequence, none, none, none, zeros, nowhere, none))
+
+
+def _refusals(tags: npt.NDArray[np.int64], errors: npt.NDArray[np.int32], now: int) -> Reports:
+    count = len(tags)
+    return Reports(
+        tags=tags,
+        at_ns=np.full(count, now),
+        errors=errors.copy(),
+        partitions=np.full(count, UNPLACED, dtype=np.int32),
+        offsets=np.full(count, -1),
+    )
+
+
+def _ledger_room(config: Mapping[str, Any]) -> int:
+    """Rows for twice the messages that the client may have under way, within reason."""
+    most = int(config.get("queue.buffering.max.messages", 100_000))
+    return max(1 << 16, min(1 << 20, 1 << (2 * most - 1).bit_length()))
+
+
+def _first(config: Mapping[str, Any], *names: str) -> Any:
+    return next((config[name] for name in names if name in config), None)
+
+
+def _be_quick() -> None:
+    """Let nothing stand between a message that is due and its sending."""
+    # Nothing on the hot path makes cycles; a collection would stop it for milliseconds.
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    # The writer's thread lets go of the interpreter after this long when the loop wants it.
+    sys.setswitchinterval(0.0002)
+    with suppress(OSError):
+        _set_timer_slack_ns(1)
+    # The hosts of a cluster are machines of their own; here they share processors. A generator
+    # that waits for brokers to leave one would measure that.
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), -10)
+
+
+def _set_timer_slack_ns(slack_ns: int) -> None:
+    """How much later than asked the kernel may wake this thread, to save power: 50 µs by default."""
+    import ctypes
+
+    set_timer_slack = 29  # PR_SET_TIMERSLACK of linux/prctl.h
+    if ctypes.CDLL(None, use_errno=True).prctl(set_timer_slack, slack_ns, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl")

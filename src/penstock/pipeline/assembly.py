@@ -1,0 +1,370 @@
+"""The summary's counts of one run → `RunMetrics`. Plain numpy: no Spark, no rows of messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.domain.message import Acknowledgement
+from penstock.domain.metrics import Counts, Distribution, Estimate, RunMetrics, Second
+from penstock.measure import batch_means
+from penstock.measure.histogram import Histogram, bucket_index, rank
+from penstock.pipeline import summary
+from penstock.pipeline.buckets import rounded_down
+from penstock.pipeline.latency import ACKNOWLEDGEMENT, LATENCY, PARTS
+from penstock.pipeline.outcomes import Outcomes
+from penstock.pipeline.timeline import Timeline
+
+PERCENTS = (50.0, 90.0, 95.0, 99.0, 99.9, 99.99)
+_NS_TO_MS = 1e-6
+_MB = 1e6
+# A time that cannot be is shown as a gap of so many seconds at most.
+_LONGEST_GAP_S = 7 * 86_400
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Truths = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Entries:
+    """Some rows of the summary, column by column."""
+
+    at: Ints
+    bucket: Ints
+    entries: Ints
+    total: Ints
+    least: Ints
+    most: Ints
+
+    def where(self, mask: Truths | slice) -> Entries:
+        return Entries(
+            self.at[mask],
+            self.bucket[mask],
+            self.entries[mask],
+            self.total[mask],
+            self.least[mask],
+            self.most[mask],
+        )
+
+    @property
+    def sum(self) -> int:
+        return int(self.total.sum())
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The collected summary of all runs, found by run and what."""
+
+    keys: Ints
+    rows: Entries
+
+    @classmethod
+    def of(cls, collected: Any) -> Summary:
+        """From the Arrow table of `summary.counted`."""
+        columns = {
+            name: collected.column(name).to_numpy().astype(np.int64)
+            for name in collected.column_names
+        }
+        keys = columns.pop("run") * summary.WHATS + columns.pop("what")
+        order = np.lexsort((columns["bucket"], columns["at"], keys))
+        return cls(keys[order], Entries(**{name: a[order] for name, a in columns.items()}))
+
+    def of_run(self, number: int) -> RunSummary:
+        return RunSummary(self, number)
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """The rows of one run. Within one `what` they are in order of time, then of bucket."""
+
+    whole: Summary
+    number: int
+
+    def entries(self, what: int) -> Entries:
+        key = self.number * summary.WHATS + what
+        first, end = np.searchsorted(self.whole.keys, (key, key + 1))
+        return self.whole.rows.where(slice(int(first), int(end)))
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """One run on its way to its metrics. `limits` are in ms, rising, as in the outcomes."""
+
+    run: str
+    timeline: Timeline
+    found: RunSummary
+    limits_ms: tuple[float, ...]
+    objective_ms: float | None
+    messages_per_request: float | None
+
+    def metrics(self, warnings: tuple[str, ...]) -> RunMetrics:
+        named = {name: self._distribution(name) for name in (LATENCY, ACKNOWLEDGEMENT, *PARTS)}
+        is_acknowledged = self._sent.was_told(Acknowledgement.ACKNOWLEDGED)
+        return RunMetrics(
+            run=self.run,
+            seconds_measured=self.timeline.seconds,
+            counts=self.counts,
+            lost_share=self._share(self._sent.is_lost) or _UNKNOWN_SHARE,
+            duplicated_share=self._share(self._sent.is_duplicated) or _UNKNOWN_SHARE,
+            latency=named[LATENCY],
+            acknowledgement=named[ACKNOWLEDGEMENT],
+            parts={name: part for name in PARTS if (part := named[name]) is not None},
+            violation_share=dict(self._violations()),
+            throughput_per_s=self._rate(is_acknowledged, self._sent_rows.entries),
+            throughput_mb_per_s=self._rate(is_acknowledged, self._sent_rows.total / _MB),
+            goodput_mb_per_s=self._rate(~self._sent.is_lost, self._sent_rows.total / _MB),
+            timely_mb_per_s=self._timely(),
+            seconds=tuple(self._seconds()),
+            warnings=(*warnings, *self._doubts()),
+        )
+
+    # --- outcomes ----------------------------------------------------------------------------
+
+    @cached_property
+    def _outcomes(self) -> Entries:
+        """Of all messages: warm-up, measured, and what was due after the end."""
+        return self.found.entries(summary.OUTCOME)
+
+    @cached_property
+    def _sent_rows(self) -> Entries:
+        """Of the messages sent in the measured time."""
+        rows = self._outcomes
+        return rows.where(self._is_measured(rows) & Outcomes(rows.bucket).is_sent)
+
+    @cached_property
+    def _sent(self) -> Outcomes:
+        return Outcomes(self._sent_rows.bucket)
+
+    def _is_measured(self, rows: Entries) -> Truths:
+        return np.asarray((rows.at >= 0) & (rows.at < self.timeline.slices))
+
+    @property
+    def rows(self) -> int:
+        """Rows of `sent` that were counted, whatever became of them."""
+        return int(self._outcomes.entries.sum())
+
+    @cached_property
+    def counts(self) -> Counts:
+        rows, sent, n = self._outcomes, self._sent, self._sent_rows.entries
+        of_all = Outcomes(rows.bucket)
+        copies = self.found.entries(summary.COPIES)
+        foreign = self.found.entries(summary.FOREIGN).sum
+
+        def of(mask: Truths) -> int:
+            return int(n[mask].sum())
+
+        told = {word: sent.was_told(word) for word in Acknowledgement}
+        return Counts(
+            sent=int(n.sum()),
+            unsent=int(rows.entries[self._is_measured(rows) & ~of_all.is_sent].sum()),
+            warm_up=int(rows.entries[(rows.at < 0) & of_all.is_sent].sum()),
+            acknowledged=of(told[Acknowledgement.ACKNOWLEDGED]),
+            failed=of(told[Acknowledgement.FAILED]),
+            unknown=of(told[Acknowledgement.UNKNOWN]),
+            delivered=of(sent.is_delivered),
+            lost=of(sent.is_lost),
+            duplicated=of(sent.is_duplicated),
+            copies=of(sent.is_delivered) + copies.where(self._is_measured(copies)).sum,
+            acknowledged_yet_lost=of(told[Acknowledgement.ACKNOWLEDGED] & sent.is_lost),
+            failed_yet_delivered=of(told[Acknowledgement.FAILED] & ~sent.is_lost),
+            redelivered=self.found.entries(summary.AGAIN).sum,
+            records=int(rows.entries[of_all.is_delivered].sum()) + copies.sum + foreign,
+            foreign=foreign,
+            stale=of(sent.is_stale),
+            # With `duplicated` (case 5) and those whose tries nobody knows, they make up `sent`.
+            first_try=of(sent.is_delivered & sent.has_tries & ~sent.is_retried),
+            after_retries=of(sent.is_delivered & sent.is_retried),
+            lost_first_try=of(sent.is_lost & sent.has_tries & ~sent.is_retried),
+            lost_after_retries=of(sent.is_lost & sent.is_retried),
+            tries_unknown=of(~sent.is_duplicated & ~sent.has_tries),
+        )
+
+    # --- shares and rates --------------------------------------------------------------------
+
+    def _by_batch(self, at: Ints, weights: npt.NDArray[Any]) -> Floats:
+        """Sums per slice of the measured time; of a long run, per group of slices."""
+        sums = np.bincount(at, weights, minlength=self.timeline.slices)
+        return np.add.reduceat(sums, np.arange(0, len(sums), self.timeline.slices_per_batch))
+
+    @cached_property
+    def _seconds_by_batch(self) -> Floats:
+        line = self.timeline
+        first = np.arange(0, line.slices, line.slices_per_batch) * line.slice_ns
+        end = np.append(first[1:], line.to_ns - line.from_ns)
+        return np.asarray((end - first) * 1e-9)
+
+    def _rate(self, mask: Truths, weights: npt.NDArray[Any]) -> Estimate | None:
+        """Per second of the measured time."""
+        if not self.timeline.slices:
+            return None
+        sums = self._by_batch(self._sent_rows.at[mask], weights[mask])
+        estimate = batch_means.of_ratio(sums.tolist(), self._seconds_by_batch.tolist())
+        return replace(estimate, low=max(0.0, estimate.low)) if estimate.low else estimate
+
+    def _share(self, hit: Truths, among: Truths | None = None) -> Estimate | None:
+        """Of messages sent, or of those `among` them; None if there are none."""
+        rows = self._sent_rows
+        of = np.ones(len(rows.at), dtype=np.bool_) if among is None else among
+        if not rows.entries[of].sum():
+            return None
+        hits = self._by_batch(rows.at[of & hit], rows.entries[of & hit])
+        counts = self._by_batch(rows.at[of], rows.entries[of])
+        return batch_means.of_share(hits.tolist(), counts.tolist(), self.messages_per_request)
+
+    def _violations(self) -> Iterator[tuple[str, Estimate]]:
+        for place, limit_ms in enumerate(self.limits_ms):
+            share = self._share(self._sent.exceeds(place), among=~self._sent.is_lost)
+            if share is not None:
+                yield f"{limit_ms:g}", share
+
+    def _timely(self) -> Estimate | None:
+        if self.objective_ms is None:
+            return None
+        late = self._sent.exceeds(self.limits_ms.index(self.objective_ms))
+        return self._rate(~self._sent.is_lost & ~late, self._sent_rows.total / _MB)
+
+    # --- times -------------------------------------------------------------------------------
+
+    def _distribution(self, name: str) -> Distribution | None:
+        rows = self.found.entries(summary.WHOLE[name])
+        if not len(rows.at):
+            return None
+        whole = Histogram(rows.bucket, rows.entries, int(rows.least.min()), int(rows.most.max()))
+        sliced = self.found.entries(summary.SLICED[name])
+        if name == LATENCY:
+            sliced = sliced.where(self._is_measured(sliced))
+            sliced = replace(sliced, at=sliced.at // self.timeline.slices_per_batch)
+        first = np.flatnonzero(np.diff(sliced.at, prepend=-1))
+        mean = batch_means.of_ratio(
+            np.add.reduceat(sliced.total.astype(np.float64), first).tolist(),
+            np.add.reduceat(sliced.entries.astype(np.float64), first).tolist(),
+        )
+        return Distribution(
+            count=whole.count,
+            mean_ms=batch_means.scaled(mean, _NS_TO_MS),
+            percentiles_ms=_percentiles(whole, _histograms(sliced, first)),
+            min_ms=whole.min_ns * _NS_TO_MS,
+            max_ms=whole.max_ns * _NS_TO_MS,
+            buckets=whole.to_buckets(),
+        )
+
+    # --- seconds -----------------------------------------------------------------------------
+
+    def _seconds(self) -> Iterator[Second]:
+        rows = self._outcomes.where(self._outcomes.at < self.timeline.slices)
+        outcomes, per_second = Outcomes(rows.bucket), self.timeline.slices_per_second
+        second = rows.at // per_second
+        arrived = self.found.entries(summary.ARRIVED)
+        latency = self.found.entries(summary.SLICED[LATENCY])
+        latency = latency.where(latency.at < self.timeline.slices)
+        of = {
+            "due": np.ones(len(second), dtype=np.bool_),
+            "acknowledged": outcomes.is_sent & outcomes.was_told(Acknowledgement.ACKNOWLEDGED),
+            "failed": outcomes.is_sent & outcomes.was_told(Acknowledgement.FAILED),
+            "lost": outcomes.is_sent & outcomes.is_lost,
+            "duplicated": outcomes.is_sent & outcomes.is_duplicated,
+        }
+        sums = {name: _sums(second[mask], rows.entries[mask]) for name, mask in of.items()}
+        sums["received"] = _sums(arrived.at, arrived.entries)
+        sums["received_bytes"] = _sums(arrived.at, arrived.total)
+        times = _times_by_second(replace(latency, at=latency.at // per_second))
+        present = sorted({*sums["due"], *sums["received"]})
+        for at_s in _without_gaps(present):
+            counted: dict[str, Any] = {name: found.get(at_s, 0) for name, found in sums.items()}
+            yield Second(at_s=at_s, **counted | times.get(at_s, {}))
+
+    # --- what is doubtful --------------------------------------------------------------------
+
+    def _doubts(self) -> Iterator[str]:
+        if misplaced := self.found.entries(summary.MISPLACED).sum:
+            yield (
+                f"the brokers' append times of {misplaced} messages contradict ours by more than "
+                "1 ms: the latency of these is not split into its parts"
+            )
+        if backwards := self.found.entries(summary.BACKWARDS).sum:
+            yield (
+                f"{backwards} messages have a time before what must have come first, so not all "
+                "processes of the run had one clock: latencies cannot be trusted"
+            )
+
+
+# Nothing was sent, so anything is possible.
+_UNKNOWN_SHARE = Estimate(value=0.0, low=0.0, high=1.0)
+
+
+def _histograms(rows: Entries, first: npt.NDArray[np.intp]) -> list[Histogram]:
+    """One for each stretch of time. A bucket of two digits counts as the largest value in it."""
+    ends = np.append(first[1:], len(rows.at))
+    return [_histogram(rows.where(slice(int(a), int(b)))) for a, b in zip(first, ends, strict=True)]
+
+
+def _histogram(rows: Entries) -> Histogram:
+    index, place = np.unique(bucket_index(rows.most), return_inverse=True)
+    counts = np.zeros(len(index), dtype=np.int64)
+    np.add.at(counts, place, rows.entries)
+    return Histogram(index, counts, int(rows.least.min()), int(rows.most.max()))
+
+
+def _percentiles(whole: Histogram, slices: list[Histogram]) -> dict[str, Estimate]:
+    """The figure with its three digits; its interval with the two digits of the slices."""
+    exact = whole.percentiles(PERCENTS)
+    found = {}
+    rough_ones = batch_means.of_quantiles(slices, [percent / 100 for percent in PERCENTS])
+    for percent, value, rough in zip(PERCENTS, exact, rough_ones, strict=True):
+        low, high = rough.low, rough.high
+        if low is not None and high is not None:
+            low, high = min(rounded_down(int(low), 2), value), max(high, value)
+        elif len(rough.batches) > 1 and _lies_in_last_bucket(whole, percent, value):
+            low, high = rounded_down(value, 2), whole.max_ns
+        estimate = replace(rough, value=float(value), low=low, high=high)
+        found[f"{percent:g}"] = batch_means.scaled(estimate, _NS_TO_MS)
+    return found
+
+
+def _lies_in_last_bucket(whole: Histogram, percent: float, value_ns: int) -> bool:
+    """Whether all that is above it lies in one bucket of two digits with it: that is its interval.
+
+    Only if there is enough above it to say that the largest value is not by chance so near.
+    """
+    above = whole.count * (1 - percent / 100)
+    return above >= 100 and rounded_down(value_ns, 2) == rounded_down(whole.max_ns, 2)
+
+
+def _sums(at: Ints, weights: Ints) -> dict[int, int]:
+    if not len(at):
+        return {}
+    keys, place = np.unique(at, return_inverse=True)
+    sums = np.zeros(len(keys), dtype=np.int64)
+    np.add.at(sums, place, weights)
+    return dict(zip(keys.tolist(), sums.tolist(), strict=True))
+
+
+def _times_by_second(rows: Entries) -> Mapping[int, dict[str, float]]:
+    """Second → median, 99th percentile (of two digits) and the exact maximum, in ms."""
+    found = {}
+    order = np.lexsort((rows.most, rows.at))
+    at, most, entries = rows.at[order], rows.most[order], rows.entries[order]
+    for second in np.unique(at).tolist():
+        first, end = np.searchsorted(at, (second, second + 1))
+        ranks = np.cumsum(entries[first:end])
+        wanted = [rank(percent, int(ranks[-1])) for percent in (50.0, 99.0)]
+        p50, p99 = most[first:end][np.searchsorted(ranks, wanted)].tolist()
+        found[second] = {
+            "p50_ms": p50 * _NS_TO_MS,
+            "p99_ms": p99 * _NS_TO_MS,
+            "max_ms": int(most[end - 1]) * _NS_TO_MS,
+        }
+    return found
+
+
+def _without_gaps(present: list[int]) -> list[int]:
+    """A second in which nothing happened is shown too: that is when it froze."""
+    if not present or present[-1] - present[0] > _LONGEST_GAP_S:
+        return present
+    return list(range(present[0], present[-1] + 1))

@@ -1,0 +1,122 @@
+"""The one place that makes a Spark session. On this machine unless told otherwise."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from pyspark.sql import SparkSession
+
+from penstock import jars
+from penstock.java import find_java
+
+# Two cores work on one piece each; `analysis` keeps pieces small, so this does not depend on the
+# size of a run. Another size: config={"spark.driver.memory": "4g"}.
+DRIVER_MEMORY = "2g"
+
+_LOG4J = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = console
+# Spark announces it if its gateway's level is another than that of the rest.
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
+"""
+
+
+def session(
+    master: str = "local[*]",
+    *,
+    app: str = "penstock",
+    with_lake: bool = False,
+    config: Mapping[str, str] = {},
+) -> SparkSession:
+    """A session on `master`: local[N], spark://HOST:PORT, or any other that Spark knows.
+
+    `with_lake` adds Delta. `config` is Spark's own and goes before ours. What Spark writes aside
+    lies in a directory that is removed when this process ends.
+    """
+    java = find_java(os.environ)
+    # PySpark takes these two from the environment only. Without the first, Python workers may be
+    # another Python than this one; without the second, Spark may run on another Java than Kafka.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["JAVA_HOME"] = str(java.path.resolve().parent.parent)
+    scratch = Path(tempfile.mkdtemp(prefix="penstock-spark-"))
+    settings = {
+        **_settings(scratch),
+        **(_on_this_machine() if _is_on_this_machine(master) else {}),
+        **(_lake() if with_lake else {}),
+        **config,
+    }
+    builder = SparkSession.builder.master(master).appName(app)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    atexit.register(_end, spark, scratch)
+    return spark
+
+
+def _settings(scratch: Path) -> dict[str, str]:
+    log4j = scratch / "log4j2.properties"
+    log4j.write_text(_LOG4J)
+    return {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": DRIVER_MEMORY,
+        "spark.driver.extraJavaOptions": (
+            f"-Dlog4j2.configurationFile={log4j.as_uri()} -Djava.io.tmpdir={scratch} "
+            # Half a second less until the session is there, and no files in /tmp.
+            "-XX:+UseParallelGC -XX:-UsePerfData"
+        ),
+        "spark.local.dir": str(scratch / "local"),
+        "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # A join of pieces that were cut by (run, chunk) needs no further exchange.
+        "spark.sql.requireAllClusterKeysForCoPartition": "false",
+    }
+
+
+def _on_this_machine() -> dict[str, str]:
+    cores = os.cpu_count() or 1
+    return {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        # Spark's own 200 are 200 tasks of a millisecond, each of which costs ten.
+        "spark.sql.shuffle.partitions": str(2 * cores),
+        "spark.default.parallelism": str(cores),
+    }
+
+
+def _is_on_this_machine(master: str) -> bool:
+    if master.startswith("local"):
+        return True
+    return urlsplit(master).hostname in ("127.0.0.1", "localhost", "::1")
+
+
+def _lake() -> dict[str, str]:
+    java = find_java(os.environ)
+    found = jars.bundle("lake", jars.default_cache_dir(os.environ), java=java)
+    return {
+        # As files: a process in a network namespace reaches no registry.
+        "spark.jars": ",".join(str(jar) for jar in found),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    }
+
+
+def _end(spark: SparkSession, scratch: Path) -> None:
+    with suppress(Exception):  # stopped before, or Java is gone: either way there is none left
+        spark.stop()
+    shutil.rmtree(scratch, ignore_errors=True)

@@ -1,0 +1,134 @@
+"""The traces of many runs as one DataFrame each, with a column that says which run. Read, not judged.
+
+Before Spark sees a file, its footer is read here: a file that is cut off is refused by its name, and
+the number of rows is known, by which the work is cut into pieces and the counts are checked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    DataType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from penstock.domain.errors import BadInput, PenstockError
+from penstock.domain.trace import TRACES
+from penstock.measure.journal import JOURNAL, PARQUET
+from penstock.measure.trace import schema as arrow_schema
+
+# Those that the analysis opens. Of `requests` only the number of rows is used.
+READ = ("sent", "received", "seen", "requests")
+_TYPES: dict[str, DataType] = {
+    "int16": ShortType(),
+    "int32": IntegerType(),
+    "int64": LongType(),
+    "string": StringType(),
+}
+
+
+def schema(trace: str) -> StructType:
+    """The columns of a trace as Spark has them, from the one description."""
+    return StructType([StructField(c.name, _TYPES[c.type], c.nullable) for c in TRACES[trace]])
+
+
+@dataclass(frozen=True)
+class TraceFile:
+    """One Parquet file of a run, as its footer tells."""
+
+    path: Path
+    rows: int
+    last_intended_ns: int | None = None  # of a file of `sent`
+
+
+def files(directory: Path, trace: str) -> list[TraceFile]:
+    """The files of one trace of a run; none if nobody wrote any. BadInput if one is cut off."""
+    folder = directory / trace
+    left = sorted(folder.glob(f"*{JOURNAL}"))
+    if left:
+        raise BadInput(
+            f"{left[0]}: is still a journal; the run was killed before it was made into Parquet",
+            f"recover what it holds: `penstock analyze {directory}` does, and in Python "
+            "penstock.measure.journal.recover(directory)",
+        )
+    return [_footer(path, trace) for path in sorted(folder.glob(f"*{PARQUET}"))]
+
+
+def read(spark: SparkSession, trace: str, found: Sequence[tuple[int, TraceFile]]) -> DataFrame:
+    """All rows of these files, each with the number of its run in the column `run`."""
+    given = [(number, file.path.resolve()) for number, file in found if file.rows]
+    if not given:
+        columns = [*schema(trace).fields, StructField("run", IntegerType(), False)]
+        return spark.createDataFrame([], StructType(columns))
+    rows = spark.read.schema(schema(trace)).parquet(*(_literal(path) for _, path in given))
+    names = _spark_names(rows)
+    table = spark.createDataFrame(
+        [(names[path], number) for number, path in given], "path string, run int"
+    )
+    return (
+        rows.withColumn("path", F.col("_metadata.file_path"))
+        .join(F.broadcast(table), "path")
+        .drop("path")
+    )
+
+
+def _footer(path: Path, trace: str) -> TraceFile:
+    try:
+        with pq.ParquetFile(path) as file:
+            metadata, columns = file.metadata, file.schema_arrow
+    except (pa.ArrowException, OSError) as error:
+        raise BadInput(
+            f"{path}: is no complete Parquet file ({str(error).splitlines()[0]})",
+            "it was cut off or damaged after it was written: copy it again from where the run was "
+            "carried out, or carry the run out again",
+        ) from None
+    wanted = arrow_schema(trace)
+    if not columns.equals(wanted):
+        raise BadInput(
+            f"{path}: is no trace of what was {trace}: it has {_listed(columns)}, "
+            f"where {_listed(wanted)} are wanted",
+            "was it made by another version of Penstock? `versions` in run.json says which",
+        )
+    last = _largest(metadata, columns.names.index("intended_ns")) if trace == "sent" else None
+    return TraceFile(path, metadata.num_rows, last)
+
+
+def _largest(metadata: Any, column: int) -> int | None:
+    groups = (metadata.row_group(i).column(column) for i in range(metadata.num_row_groups))
+    found = [g.statistics.max for g in groups if g.statistics and g.statistics.has_min_max]
+    return max(found, default=None)
+
+
+def _listed(columns: Any) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in columns)
+
+
+def _literal(path: Path) -> str:
+    """On the local disk, whatever Spark's default is; what it would take for a pattern, escaped."""
+    return "file://" + re.sub(r"([\\*?\[\]{}])", r"\\\1", str(path))
+
+
+def _spark_names(rows: DataFrame) -> dict[Path, str]:
+    """Path → what `_metadata.file_path` calls it. Spark encodes some characters and not others."""
+    names = {}
+    for name in rows.inputFiles():
+        if not name.startswith("file:/"):
+            raise PenstockError(f"Spark reads {name} from somewhere else than the local disk")
+        path = "/" + name.removeprefix("file:").lstrip("/")
+        names[Path(unquote(path))] = "file:" + path
+    return names

@@ -1,0 +1,1 @@
+"""Runs shown to people: rows for the terminal, comparisons, one page. Values in, text out."""

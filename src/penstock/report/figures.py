@@ -1,0 +1,115 @@
+"""The figures of a run that are compared and drawn: which there are, and what people call them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from penstock.domain.figure import figure
+from penstock.domain.metrics import Counts, Estimate, RunMetrics
+
+# Intended → received in the order of a message's way. `answer` overlaps them, so it is not here.
+PARTS = ("waiting", "produce", "commit", "fetch", "commit+fetch")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure: its name as scenarios spell it, its name for people, its unit."""
+
+    name: str
+    title: str
+    unit: str  # ms, share, per_s or mb_per_s
+    # Is in sentences and overviews; the others are in the tables only.
+    is_key: bool = False
+
+    def of(self, metrics: RunMetrics) -> Estimate | None:
+        """None where the run has no such figure: nothing was sent, or nothing arrived."""
+        if self.unit == "share" and not metrics.counts.sent:
+            return None
+        found = figure(metrics, self.name)
+        return None if found is None or math.isnan(found.value) else found
+
+
+def figures(metrics: Sequence[RunMetrics]) -> tuple[Figure, ...]:
+    """Every figure that at least one of the runs has, the most asked for first."""
+    limits = sorted({limit for m in metrics for limit in m.violation_share}, key=float)
+    found = [
+        *_times("latency", metrics, keys=("50", "99")),
+        Figure("lost_share", "lost share", "share", True),
+        Figure("duplicated_share", "duplicated share", "share", True),
+        Figure("share.acknowledged_yet_lost", "acknowledged yet lost", "share"),
+        *(
+            Figure(f"share.{name}", name.replace("_", " "), "share")
+            for name in ("failed_yet_delivered", "stale")
+            if any(count_of(m.counts, name) for m in metrics)
+        ),
+        *(Figure(f"violation_share.{z}", f"share later than {z} ms", "share") for z in limits),
+        Figure("goodput_mb_per_s", "goodput", "mb_per_s", True),
+        Figure("timely_mb_per_s", "timely throughput", "mb_per_s"),
+        Figure("throughput_per_s", "throughput", "per_s"),
+        Figure("throughput_mb_per_s", "throughput", "mb_per_s"),
+        *_times("acknowledgement", metrics),
+        *(Figure(f"parts.{p}.mean_ms", f"mean {p}", "ms") for p in part_names(metrics)),
+    ]
+    return tuple(f for f in found if any(f.of(m) is not None for m in metrics))
+
+
+def part_names(metrics: Sequence[RunMetrics]) -> list[str]:
+    """The parts of latency that the runs have, in the order of a message's way."""
+    present = {name for m in metrics for name in m.parts}
+    return [*(p for p in PARTS if p in present), *sorted(present - set(PARTS))]
+
+
+def _times(word: str, metrics: Sequence[RunMetrics], keys: Sequence[str] = ()) -> list[Figure]:
+    """Of `latency` or `acknowledgement`: every percentile that one of the runs has, and the mean."""
+    distributions = [m.latency if word == "latency" else m.acknowledgement for m in metrics]
+    present = {p for found in distributions if found is not None for p in found.percentiles_ms}
+    percentiles = sorted(present, key=float)
+    return [
+        *(Figure(f"{word}.p{p}_ms", f"p{p} {word}", "ms", p in keys) for p in percentiles),
+        Figure(f"{word}.mean_ms", f"mean {word}", "ms"),
+    ]
+
+
+# Every count: its title, for tables. In the order of a message's life.
+COUNTS: Mapping[str, str] = {
+    "sent": "sent",
+    "unsent": "scheduled, never sent",
+    "acknowledged": "acknowledged",
+    "failed": "reported failed",
+    "unknown": "never answered",
+    "delivered": "delivered once",
+    "duplicated": "duplicated",
+    "lost": "lost",
+    "acknowledged_yet_lost": "acknowledged yet lost",
+    "failed_yet_delivered": "failed yet delivered",
+    "stale": "stale",
+    "copies": "copies in the topic",
+    "redelivered": "given to the reader again",
+    "records": "records read, warm-up included",
+    "foreign": "records of somebody else",
+    "first_try": "delivered at the first try",
+    "after_retries": "delivered after retries",
+    "lost_first_try": "lost without a retry",
+    "lost_after_retries": "lost after retries",
+    "tries_unknown": "tries not recorded",
+    "warm_up": "in the warm-up, not counted",
+}
+# Not of messages sent in the measured time, so no share of them.
+NO_SHARE = ("unsent", "copies", "redelivered", "records", "foreign", "warm_up")
+# What somebody asks for first; the others are shown where they are not 0.
+MAIN_COUNTS = (
+    "sent",
+    "delivered",
+    "duplicated",
+    "lost",
+    "acknowledged_yet_lost",
+    "failed_yet_delivered",
+)
+
+
+def count_of(counts: Counts, name: str) -> int:
+    number = getattr(counts, name)
+    assert isinstance(number, int)
+    return number

@@ -1,0 +1,101 @@
+"""Runs as a report shows them: each with its label; repeats of one cell as one side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from penstock.domain.metrics import Estimate, RunMetrics
+from penstock.domain.run import Run
+from penstock.domain.verdict import Verdict
+from penstock.measure import batch_means
+from penstock.measure.matrix import short
+from penstock.report.figures import Figure
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A run and all that was found out about it. Its label is unique among those shown."""
+
+    run: Run
+    metrics: RunMetrics
+    verdict: Verdict | None
+    label: str
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Why its figures must not be used; empty if they may be."""
+        if self.run.status == "failed":
+            reason = f": {self.run.reason}" if self.run.reason else ""
+            return (f"the run failed{reason}", *self.run.invalid)
+        return self.run.invalid
+
+
+@dataclass(frozen=True)
+class Side:
+    """The repeats of one cell, or a single run: what is compared with other sides."""
+
+    label: str
+    runs: tuple[Shown, ...]
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """A side can be used while one of its runs can."""
+        if any(not shown.problems for shown in self.runs):
+            return ()
+        return tuple(dict.fromkeys(p for shown in self.runs for p in shown.problems))
+
+    @property
+    def used(self) -> tuple[Shown, ...]:
+        """The runs that its figures come from: those without problems, or all if there are none."""
+        return tuple(s for s in self.runs if not s.problems) or self.runs
+
+    def estimate(self, figure: Figure) -> Estimate | None:
+        """Over the repeats if there are several, otherwise from within the run."""
+        found = [e for shown in self.used if (e := figure.of(shown.metrics)) is not None]
+        if len(found) < 2:
+            return found[0] if found else None
+        over = batch_means.of_repeats(found)
+        # No figure of ours can be less than nothing.
+        return over if over.low is None else replace(over, low=max(0.0, over.low))
+
+
+def sides(runs: Sequence[Shown]) -> tuple[Side, ...]:
+    """Runs that differ in nothing but their seed are repeats, as long as their numbers differ.
+
+    A number that comes again belongs to another campaign of the same scenario: somebody ran it
+    twice to compare the two.
+    """
+    found: list[list[Shown]] = []
+    for shown in runs:
+        for side in found:
+            known = {other.run.repeat for other in side}
+            if _is_same_cell(side[0].run, shown.run) and shown.run.repeat not in known:
+                side.append(shown)
+                break
+        else:
+            found.append([shown])
+    labels: set[str] = set()
+    made: list[Side] = []
+    for side in found:
+        label = side[0].label if len(side) == 1 else _cell_name(side[0].run)
+        if label in labels:
+            label = f"{label} ({side[0].label})"
+        labels.add(label)
+        made.append(Side(label, tuple(side)))
+    return tuple(made)
+
+
+def cell_label(run: Run) -> str:
+    """acks=all, size_bytes=100: what is special to its cell; nothing if there is no matrix."""
+    return ", ".join(f"{short(axis)}={value}" for axis, value in run.cell.items())
+
+
+def _cell_name(run: Run) -> str:
+    return cell_label(run) or run.experiment.name
+
+
+def _is_same_cell(one: Run, other: Run) -> bool:
+    return dict(one.cell) == dict(other.cell) and replace(one.experiment, seed=0) == replace(
+        other.experiment, seed=0
+    )

@@ -1,0 +1,300 @@
+"""What became of every message: counted on traces made by hand, and against a second count."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from integration.hand_made import MS, ZERO_NS, HandMade, ns
+from penstock.domain.metrics import Counts
+from penstock.pipeline.analysis import analyze
+
+SECONDS = 10.0
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> HandMade:
+    return HandMade(tmp_path / "run")
+
+
+def counts(spark: Any, run: HandMade, **of_run: Any) -> Counts:
+    directory = run.write(seconds=SECONDS, **of_run)
+    return analyze(spark, [directory])[directory].counts
+
+
+def test_delivered_at_the_first_try_and_after_retries(spark: Any, run: HandMade) -> None:
+    run.deliver(10, 5, tries=1)
+    run.deliver(20, 5, tries=2)
+    run.deliver(30, 5, tries=7)
+    run.deliver(40, 5, tries=None)
+    assert counts(spark, run) == Counts(
+        sent=4,
+        acknowledged=4,
+        delivered=4,
+        copies=4,
+        records=4,
+        first_try=1,
+        after_retries=2,
+        tries_unknown=1,
+    )
+
+
+def test_lost_with_and_without_retries_and_what_the_client_said(spark: Any, run: HandMade) -> None:
+    run.send(10, told="failed", tries=1)
+    run.send(20, told="failed", tries=3)
+    run.send(30, told="failed", tries=0)  # timed out in the queue
+    run.send(40, told="acknowledged", tries=1)
+    run.send(50, told="unknown", tries=None)
+    assert counts(spark, run) == Counts(
+        sent=5,
+        lost=5,
+        acknowledged=1,
+        failed=3,
+        unknown=1,
+        acknowledged_yet_lost=1,
+        lost_first_try=3,
+        lost_after_retries=1,
+        tries_unknown=1,
+    )
+
+
+def test_reported_failed_yet_delivered_once_or_twice(spark: Any, run: HandMade) -> None:
+    run.deliver(10, 5, told="failed", tries=2)
+    twice = run.deliver(20, 5, told="failed", tries=2)
+    run.receive(twice, 900)
+    assert counts(spark, run) == Counts(
+        sent=2,
+        failed=2,
+        delivered=1,
+        duplicated=1,
+        copies=3,
+        records=3,
+        failed_yet_delivered=2,
+        after_retries=1,
+    )
+
+
+def test_duplicates_within_and_across_partitions(spark: Any, run: HandMade) -> None:
+    within, across, thrice = run.send(10), run.send(20), run.send(30)
+    for at_ms in (15, 16):
+        run.receive(within, at_ms, partition=0)
+    for partition in (1, 2):
+        # The same offset of another partition is another record.
+        run.receive(across, 25, partition=partition, offset=7, consumer=partition)
+    for partition in (0, 1, 1):
+        run.receive(thrice, 35, partition=partition)
+    assert counts(spark, run) == Counts(
+        sent=3, acknowledged=3, duplicated=3, copies=7, records=7, delivered=0
+    )
+
+
+def test_the_same_record_again_is_a_redelivery_and_no_duplicate(spark: Any, run: HandMade) -> None:
+    number = run.send(10)
+    offset = run.receive(number, 15, consumer=1)
+    run.receive(number, 500, offset=offset, consumer=2)  # another consumer got the partition
+    run.receive(number, 900, offset=offset, consumer=2)
+    both = run.send(20)
+    first = run.receive(both, 25, partition=1)
+    run.receive(both, 26, partition=1)
+    for at_ms in (30, 40, 50):
+        run.receive(both, at_ms, partition=1, offset=first)
+    assert counts(spark, run) == Counts(
+        sent=2,
+        acknowledged=2,
+        delivered=1,
+        duplicated=1,
+        copies=3,
+        records=3,
+        redelivered=5,
+        first_try=1,
+    )
+
+
+def test_foreign_records_are_counted_once_each(spark: Any, run: HandMade) -> None:
+    run.deliver(10, 5)
+    for number in (-1, -1, 0, 2**62, (1 << 40) + 1):
+        offset = run.receive(number, 100)
+    run.receive(number, 200, offset=offset)
+    found = counts(spark, run)
+    assert (found.foreign, found.records, found.sent, found.copies) == (5, 6, 1, 1)
+    assert found.redelivered == 0  # of this run's messages
+
+
+def test_messages_of_several_producers_are_told_apart(spark: Any, run: HandMade) -> None:
+    first, second = run.send(10, producer=1), run.send(10, producer=2)
+    assert first != second
+    run.receive(second, 15)
+    found = counts(spark, run)
+    assert (found.sent, found.delivered, found.lost) == (2, 1, 1)
+
+
+def test_only_the_measured_time_counts(spark: Any, run: HandMade) -> None:
+    lost_in_warm_up = run.send(-20)
+    assert lost_in_warm_up
+    twice = run.send(-10)
+    for at_ms in (-5, 15):
+        run.receive(twice, at_ms)
+    run.receive(twice, 20, offset=0)
+    run.send(-5, sent_ms=None, told="unknown")
+    run.deliver(-0.000001, 5)  # one nanosecond too early
+    run.deliver(0, 5)
+    run.deliver(SECONDS * 1000 - 0.000001, 5)
+    run.deliver(SECONDS * 1000, 5)
+    assert counts(spark, run) == Counts(
+        sent=2,
+        acknowledged=2,
+        delivered=2,
+        copies=2,
+        first_try=2,
+        warm_up=3,
+        records=6,
+    )
+
+
+def test_what_the_generator_never_got_to_is_not_lost(spark: Any, run: HandMade) -> None:
+    run.deliver(10, 5)
+    run.send(20, sent_ms=None, told="unknown", tries=None)
+    found = counts(spark, run)
+    assert (found.sent, found.unsent, found.lost, found.unknown, found.tries_unknown) == (
+        1,
+        1,
+        0,
+        0,
+        0,
+    )
+
+
+def test_stale_is_later_than_the_timeliness_by_the_first_copy(spark: Any, run: HandMade) -> None:
+    run.deliver(10, 50)
+    run.deliver(20, 50.000001)
+    early = run.deliver(30, 1)
+    run.receive(early, 5000)
+    assert counts(spark, run, timeliness_ms=50.0).stale == 1
+    assert counts(spark, run).stale == 0
+
+
+def test_a_watcher_changes_no_count(spark: Any, run: HandMade) -> None:
+    twice = run.deliver(10, 5)
+    offset = run.receive(twice, 20)
+    run.receive(twice, 30, offset=offset)
+    run.deliver(20, 5)
+    run.receive(-1, 40)
+    before = counts(spark, run)
+    for offset in range(4):
+        run.see(5, offset=offset)
+    run.see(6, offset=0)  # twice, after a reconnection
+    run.see(9, offset=4)  # and a record that no consumer was given
+    assert counts(spark, run) == before
+    assert (before.duplicated, before.delivered, before.redelivered, before.foreign) == (1, 1, 1, 1)
+
+
+@pytest.mark.parametrize("is_watched", [False, True])
+def test_the_order_of_the_rows_does_not_matter(
+    spark: Any, tmp_path: Path, is_watched: bool
+) -> None:
+    rng = random.Random(4)
+    one, other = HandMade(tmp_path / "one"), HandMade(tmp_path / "other")
+    _make_random(one, rng, 2000, is_watched)
+    for trace, rows in one.rows.items():
+        other.rows[trace] = rng.sample(rows, len(rows))
+    found = analyze(spark, [one.write(), other.write()])
+    first, second = found.values()
+    assert first == replace(second, run=first.run)
+
+
+def test_many_random_runs_at_once_agree_with_a_second_count(spark: Any, tmp_path: Path) -> None:
+    seed = random.randrange(2**32)
+    rng = random.Random(seed)
+    runs = [HandMade(tmp_path / f"run-{i}") for i in range(12)]
+    for i, made in enumerate(runs):
+        _make_random(made, rng, rng.choice([0, 1, 30, 3000]), is_watched=i % 2 == 0)
+    directories = [made.write(seconds=SECONDS, timeliness_ms=40.0) for made in runs]
+    found = analyze(spark, directories)
+    for made, directory in zip(runs, directories, strict=True):
+        assert found[directory].counts == _second_count(made, 40.0), f"seed {seed}"
+
+
+def _make_random(run: HandMade, rng: random.Random, messages: int, is_watched: bool) -> None:
+    """Anything that can become of a message, often."""
+    offsets: dict[int, int] = defaultdict(int)
+    for _ in range(messages):
+        told = rng.choice(["acknowledged"] * 5 + ["failed", "unknown"])
+        due_ms = rng.uniform(-1000, SECONDS * 1000 + 200)
+        sent_ms = None if rng.random() < 0.05 else due_ms + rng.expovariate(1)
+        number = run.send(
+            due_ms,
+            sent_ms=sent_ms,
+            told="unknown" if sent_ms is None else told,
+            producer=rng.randint(1, 3),
+            tries=rng.choice([None, 0, 1, 1, 1, 2, 5]),
+        )
+        if sent_ms is None:
+            continue
+        for _ in range(rng.choice([0, 1, 1, 1, 1, 1, 2, 3])):
+            partition = rng.randrange(3)
+            offset, appended_ms = offsets[partition], sent_ms + rng.expovariate(0.1)
+            offsets[partition] += 1
+            if is_watched and rng.random() < 0.9:
+                run.see(appended_ms + 1, partition=partition, offset=offset)
+            for _ in range(rng.choice([1] * 8 + [2, 4])):
+                at_ms = appended_ms + 1 + rng.expovariate(0.1)
+                run.receive(
+                    number,
+                    at_ms,
+                    partition=partition,
+                    offset=offset,
+                    appended_ms=appended_ms,
+                    consumer=rng.randint(1, 2),
+                )
+        if rng.random() < 0.01:
+            run.receive(rng.choice([-1, 7 << 40, rng.getrandbits(62)]), due_ms, partition=9)
+
+
+def _second_count(run: HandMade, timeliness_ms: float) -> Counts:
+    """The same by dictionaries, message by message."""
+    receipts: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for row in run.rows["received"]:
+        receipts[row["id"]].append(row)
+    found: dict[str, int] = defaultdict(int)
+    end_ns = ns(SECONDS * 1000)
+    for row in run.rows["sent"]:
+        mine = receipts.pop(row["id"], [])
+        copies = len({(r["partition"], r["offset"]) for r in mine})
+        found["records"] += copies
+        is_sent = row["sent_ns"] is not None
+        if not ZERO_NS <= row["intended_ns"] < end_ns:
+            found["warm_up"] += is_sent and row["intended_ns"] < ZERO_NS
+            continue
+        if not is_sent:
+            found["unsent"] += 1
+            continue
+        found["sent"] += 1
+        found[row["told"]] += 1
+        found["copies"] += copies
+        found["redelivered"] += len(mine) - copies
+        found["acknowledged_yet_lost"] += row["told"] == "acknowledged" and not mine
+        found["failed_yet_delivered"] += row["told"] == "failed" and copies > 0
+        if mine:
+            first = min(r["received_ns"] for r in mine)
+            found["stale"] += first - row["intended_ns"] > timeliness_ms * MS
+        if copies > 1:
+            found["duplicated"] += 1
+            continue
+        found["delivered" if copies else "lost"] += 1
+        tries = row["tries"]
+        if tries is None:
+            found["tries_unknown"] += 1
+        elif copies:
+            found["after_retries" if tries > 1 else "first_try"] += 1
+        else:
+            found["lost_after_retries" if tries > 1 else "lost_first_try"] += 1
+    for rows in receipts.values():
+        foreign = len({(r["partition"], r["offset"]) for r in rows})
+        found["foreign"] += foreign
+        found["records"] += foreign
+    return Counts(**found)

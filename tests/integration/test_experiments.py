@@ -1,0 +1,146 @@
+"""Each experiment on a real cluster, as small as it can be, against independent counts."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from penstock.domain.cluster import TopicSpec
+from penstock.domain.facts import Conditions
+from penstock.domain.grid import ExperimentGrid
+from penstock.measure.experiments import consumption, production
+from penstock.measure.experiments import series as experiments
+from penstock.measure.experiments.assemble import assemble
+from penstock.measure.experiments.series import Step
+from penstock.measure.experiments.unavailability import kill_leader
+from penstock.progress import silent
+from penstock.testbed import lease
+from penstock.testbed.cluster import Cluster
+from penstock.testbed.observe import observe
+from penstock.testbed.parts import Parts
+from penstock.testbed.waiting import wait_until
+
+pytestmark = pytest.mark.integration
+
+# On a machine that does other things too, a generator may be late; these tests are not about that.
+GRID = ExperimentGrid(seconds=2, warm_up_s=1, schedule_lag_ms=10_000, unavailability=False)
+WHERE = Conditions(message_bytes=1000, partitions=6, replication=3, brokers=3)
+
+
+@pytest.fixture
+def tidy(cluster: Cluster) -> Iterator[None]:
+    """The shared cluster without the topics that an experiment leaves on its own."""
+    before = cluster.admin.topics()
+    yield
+    made = {name for name in cluster.admin.topics() - before if not name.startswith("__")}
+    for name in made:
+        cluster.admin.delete_topic(name)
+    wait_until(lambda: not made & cluster.admin.topics(), timeout_s=30, what="topics to be deleted")
+
+
+@pytest.mark.usefixtures("tidy")
+def test_production(cluster: Cluster, tmp_path: Path) -> None:
+    where = Conditions(**{**vars(WHERE), "producers": 2})
+    for _ in range(3):  # the first looks at a broker cost it many times what later ones do
+        observe(cluster, timeout_s=20)
+    found = production.measure(cluster, where, GRID, tmp_path, 1, silent)
+    rate = found.figures["throughput_records_per_s"]
+    # All that was counted as acknowledged in the measured time is in the topic.
+    assert 0 < rate.value * GRID.seconds <= sum(cluster.admin.end_offsets("production").values())
+    assert found.figures["throughput_mb_per_s"].value == pytest.approx(rate.value / 1e3)
+    sent = GRID.latency_per_s * GRID.seconds
+    assert found.distributions["latency"].count == pytest.approx(sent, rel=0.5)  # Poisson
+    assert found.figures["replication_ms"].value > 0, found.warnings
+    assert found.figures["latency_ms"].value >= found.distributions["latency"].min_ms
+    for figure in ("broker_open_handles", "client_open_handles", "client_cpu_cores"):
+        assert found.figures[figure].value > 0
+
+
+def test_partitions_are_gone_while_their_leader_is_dead(
+    cluster: Cluster, unique: Callable[[str], str]
+) -> None:
+    topic = unique("gone")
+    cluster.create_topic(TopicSpec(name=topic, partitions=9, replication=3))
+    leaders = cluster.admin.leaders(topic)
+    found = kill_leader(cluster, topic)
+    assert found is not None
+    try:
+        led = {p for p, leader in leaders.items() if leader == found.broker}
+        assert set(found.per_partition_ms) == led
+        # A session is 9 s, counted from a sign of life that is up to 2 s old.
+        assert found.detection_ms is not None
+        assert 6_000 < found.detection_ms < found.first_ms <= found.mean_ms <= found.longest_ms
+        assert not cluster.process(found.broker).is_running
+    finally:
+        cluster.start_broker(found.broker)
+
+
+@pytest.mark.usefixtures("tidy")
+def test_consumption(cluster: Cluster, tmp_path: Path) -> None:
+    where = Conditions(**{**vars(WHERE), "consumers": 2, "assignor": "range"})
+    found = consumption.measure(cluster, where, GRID, tmp_path, 1, silent)
+    assert found.warnings == ()
+    whole = found.figures["throughput_mb_per_s"].value
+    assert whole == pytest.approx(2 * found.figures["consumer_mb_per_s"].value)
+    # Far more than the 64 MB that the topic has, read once, would be.
+    assert found.figures["throughput_records_per_s"].value == pytest.approx(whole * 1e3)
+    for figure in ("rebalance_form_ms", "rebalance_join_ms", "rebalance_leave_ms"):
+        assert found.figures[figure].value > 0
+
+
+def test_an_experiment_that_was_interrupted_goes_on_and_ends_in_facts(
+    parts: Parts, tmp_path: Path
+) -> None:
+    grid = ExperimentGrid(
+        partitions=(1, 4),
+        message_bytes=(2_000,),
+        replication=(1,),
+        brokers=(1,),
+        policies=("bro-min",),
+        producers=(2,),
+        consumers=(1,),
+        repeats=1,
+        seconds=2,
+        warm_up_s=1,
+        cluster_warm_up_s=0,
+        schedule_lag_ms=10_000,
+    )
+    series = experiments.create("end-to-end", grid, tmp_path)
+
+    def ours() -> list[lease.Lease]:
+        """Other testbeds of this machine may come and go."""
+        return [held for held in lease.leases(parts.root) if _is_owned_by_us(held)]
+
+    before = ours()
+
+    def interrupt(now: Step) -> None:
+        if now.done == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        experiments.carry_on(series, parts=parts, on_step=interrupt)
+    assert ours() == before
+    steps: list[Step] = []
+    results = experiments.carry_on(
+        experiments.reopen(series.path), parts=parts, on_step=steps.append
+    )
+    assert [now.point.conditions.partitions for now in steps] == [4]
+    assert [r.status for r in results] == ["complete", "complete"], [r.reason for r in results]
+    facts = assemble("end-to-end", series.grid, results, "now")
+    for point in facts.points:
+        # Two producers, 30 messages/s each, for 2 s; the first of each may be due a bit later.
+        assert point.distributions["end_to_end"].count == pytest.approx(120, abs=2)
+    assert facts.end_to_end is not None
+    assert facts.end_to_end.min_ms > 0
+
+
+def _is_owned_by_us(held: lease.Lease) -> bool:
+    with suppress(OSError, ValueError):
+        owner = json.loads((held.directory / lease.OWNER_FILE).read_text())["owner"]
+        return owner is not None and owner["pid"] == os.getpid()
+    return False

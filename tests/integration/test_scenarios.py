@@ -1,0 +1,180 @@
+"""What becomes of messages when things fail, on the real cluster: every count checked twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from penstock import specs
+from penstock.domain.errors import BadInput
+from penstock.domain.metrics import RunMetrics
+from penstock.domain.run import Experiment, Run
+from penstock.measure.carry_out import carry_out, set_network
+from penstock.measure.run_directory import RunDirectory
+from penstock.pipeline.analysis import analyze
+from penstock.testbed.cluster import Cluster
+
+pytestmark = pytest.mark.integration
+
+Carry = Callable[..., tuple[Run, RunMetrics]]
+
+
+@pytest.fixture
+def carry(cluster: Cluster, spark: Any, tmp_path: Path, unique: Callable[[str], str]) -> Carry:
+    """Carry a small experiment out, analyse it, and count the topic independently."""
+
+    def run(**more: Any) -> tuple[Run, RunMetrics]:
+        topic = unique("scenario")
+        given = {
+            "name": "test",
+            "topic": {"name": topic, "partitions": 3, "replication": 3},
+            "workload": {
+                "producers": 2,
+                "arrivals": {"kind": "poisson", "rate_per_s": 300},
+                "duration_s": 6,
+            },
+            "warm_up_s": 1,
+            "schedule_lag_ms": 1000,  # other tests' leftovers may be at work beside us
+            **more,
+        }
+        text = specs.dump_json(given).replace("TOPIC", topic)
+        experiment = specs.parse(text, Experiment, source="test.json")
+        # The topic is left for the independent count, which the run would delete.
+        created = replace(experiment.topic, config={"message.timestamp.type": "LogAppendTime"})
+        cluster.create_topic(created)
+        directory = RunDirectory(tmp_path / topic)
+        directory.path.mkdir()
+        done = carry_out(experiment, cluster, directory)
+        assert done.status == "complete", done.reason
+        metrics = analyze(spark, [directory.path])[directory.path]
+        assert metrics.counts.records == counted(cluster, topic), "the run and Kafka disagree"
+        return done, metrics
+
+    return run
+
+
+def counted(cluster: Cluster, topic: str) -> int:
+    """The records of a topic, read by a plain consumer that knows nothing of runs."""
+    ends = cluster.admin.end_offsets(topic)
+    with cluster.inside():
+        consumer = Consumer(
+            {**cluster.client_config, "group.id": f"{topic}-count", "enable.auto.commit": False}
+        )
+    consumer.assign([TopicPartition(topic, p, 0) for p in ends])
+    found: set[tuple[int, int]] = set()
+    try:
+        while len(found) < sum(ends.values()):
+            messages = consumer.consume(10_000, timeout=10)
+            assert messages, f"{len(found)} of {sum(ends.values())} records could be read"
+            found |= {(m.partition(), m.offset()) for m in messages}
+    finally:
+        consumer.close()
+    return len(found)
+
+
+def test_without_faults_everything_arrives_once(carry: Carry) -> None:
+    run, metrics = carry(settings={"acks": "all", "linger.ms": 5})
+    counts = metrics.counts
+    assert counts.sent == counts.delivered == counts.acknowledged > 2000
+    assert counts.lost == counts.duplicated == counts.foreign == counts.redelivered == 0
+    assert counts.first_try == counts.sent
+    assert counts.warm_up > 0
+    assert metrics.latency is not None
+    assert set(metrics.parts) >= {"waiting", "produce", "commit", "fetch"}
+    assert sum(p.sent for p in run.producers) == counts.sent + counts.warm_up
+    assert metrics.lost_share.high is not None
+    assert 0 < metrics.lost_share.high < 0.05
+
+
+@pytest.mark.parametrize("acks", ["0", "1", "all"])
+def test_a_broker_killed_under_load(carry: Carry, acks: str) -> None:
+    run, metrics = carry(
+        settings={"acks": acks, "linger.ms": 5, "message.timeout.ms": 40_000},
+        workload={
+            "producers": 2,
+            "arrivals": {"kind": "constant", "rate_per_s": 500},
+            "duration_s": 8,
+        },
+        faults=[{"kind": "kill", "broker": "leader of TOPIC-0", "at_s": 2, "for_s": 3}],
+    )
+    counts = metrics.counts
+    assert [event.sentence[:6] for event in run.events] == ["killed", "undone"]
+    assert counts.sent == counts.delivered + counts.lost + counts.duplicated
+    if acks == "0":
+        # Nobody answers for what was in the socket of the dead broker.
+        assert counts.lost > 0
+        assert counts.lost == counts.acknowledged_yet_lost + (counts.failed + counts.unknown)
+    if acks == "all":
+        assert counts.acknowledged_yet_lost == 0, "acks=all broke a promise"
+    assert metrics.latency is not None
+    assert metrics.latency.max_ms > 500, "a dead leader must show in the longest latency"
+
+
+@pytest.mark.root
+def test_packet_loss_with_a_short_timeout(carry: Carry, cluster: Cluster) -> None:
+    given = {
+        "src": "producers",
+        "dst": "brokers",
+        "condition": {
+            "loss": {"kind": "bernoulli", "share": 0.2},
+            "delay": {"kind": "constant", "ms": 20},
+        },
+    }
+    network = {"producers": 2, "consumers": 1, "links": [given]}
+    spec = {"brokers": 3, "place": "namespaces", "network": network}
+    base = {
+        "name": "x",
+        "topic": {"name": "x"},
+        "workload": {"arrivals": {"kind": "constant", "rate_per_s": 1}},
+    }
+    lossy = specs.parse({**base, "cluster": spec}, Experiment)
+    set_network(cluster, lossy)
+    try:
+        _, metrics = carry(
+            cluster=spec,
+            settings={"acks": "1", "linger.ms": 5, "message.timeout.ms": 400, "retries": 3},
+        )
+    finally:
+        set_network(cluster, specs.parse(base, Experiment))
+    counts = metrics.counts
+    assert counts.failed > 0, "20 % loss and 400 ms must be too much for some"
+    assert counts.lost > 0
+    assert counts.lost + counts.failed_yet_delivered >= counts.failed
+    assert counts.acknowledged_yet_lost == 0, "no broker failed"
+    assert metrics.lost_share.low is not None
+    assert metrics.lost_share.low <= metrics.lost_share.value <= (metrics.lost_share.high or 0)
+
+
+def test_a_frozen_consumer_shows_in_the_latency(carry: Carry) -> None:
+    freeze = {"kind": "pause-client", "client": "consumer-1", "at_s": 2, "for_s": 2}
+    run, metrics = carry(faults=[freeze])
+    assert metrics.counts.lost == 0
+    assert metrics.latency is not None
+    assert metrics.acknowledgement is not None
+    # Messages due while it was frozen waited for it; producers did not.
+    assert metrics.latency.max_ms > 1500
+    assert metrics.acknowledgement.percentiles_ms["50"].value < 1000
+    assert run.events[0].sentence == "paused consumer-1"
+
+
+def test_a_topic_that_has_data_is_refused(
+    cluster: Cluster, tmp_path: Path, unique: Callable[[str], str]
+) -> None:
+    experiment = specs.parse(
+        {
+            "name": "test",
+            "topic": {"name": unique("used")},
+            "workload": {"arrivals": {"kind": "constant", "rate_per_s": 10}},
+        },
+        Experiment,
+    )
+    cluster.create_topic(experiment.topic)
+    cluster.admin.send(experiment.topic.name, 1, messages=5, size_bytes=10)
+    with pytest.raises(BadInput, match="has 5 records already"):
+        carry_out(experiment, cluster, RunDirectory(tmp_path))
+    assert RunDirectory(tmp_path).run().status == "failed"

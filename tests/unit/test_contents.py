@@ -1,0 +1,71 @@
+"""Contents: exact sizes, the same for a seed, and as compressible as the real thing."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from random import Random
+from typing import get_args
+
+import pyarrow as pa
+import pytest
+
+from penstock.domain.value import field_types
+from penstock.domain.workload import Payload
+from penstock.measure.contents import CONTENTS, bodies
+
+NAMES = sorted(CONTENTS)
+
+
+def test_every_content_of_a_payload_is_there() -> None:
+    literal, _ = field_types(Payload)["content"]
+    assert set(CONTENTS) == set(get_args(literal))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("size_bytes", [0, 1, 92, 1000, 100_000])
+def test_bodies_have_exactly_the_size_asked_for(name: str, size_bytes: int) -> None:
+    body = bodies(name, Random(secrets.randbits(64)))
+    assert [len(body(size_bytes)) for _ in range(3)] == [size_bytes] * 3
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_seed_gives_the_same_text_and_another_seed_another(name: str) -> None:
+    seed = secrets.randbits(64)
+
+    def text(seed: int) -> list[bytes]:
+        body = bodies(name, Random(seed))
+        return [body(200) for _ in range(20)]
+
+    assert text(seed) == text(seed)
+    assert text(seed) != text(seed + 1)
+    assert len(set(text(seed))) == 20
+
+
+def _ratio(name: str, size_bytes: int) -> float:
+    """Of a batch of 100 kB, as a client compresses it."""
+    body = bodies(name, Random(secrets.randbits(64)))
+    batch = b"".join(body(size_bytes) for _ in range(100_000 // size_bytes))
+    return len(batch) / len(pa.compress(batch, codec="zstd", asbytes=True))
+
+
+@pytest.mark.parametrize("size_bytes", [100, 1000])
+def test_random_bytes_do_not_compress_and_the_others_do(size_bytes: int) -> None:
+    assert _ratio("random", size_bytes) < 1.01
+    # Web logs repeat whole phrases; readings and articles are mostly digits.
+    assert 3 < _ratio("telemetry", size_bytes) < 12
+    assert 3 < _ratio("sales", size_bytes) < 12
+    assert 4 < _ratio("web-log", size_bytes) < 20
+
+
+def test_records_are_what_they_claim_to_be() -> None:
+    rng = Random(secrets.randbits(64))
+    reading = json.loads(next(CONTENTS["telemetry"](rng)))
+    assert {"vin", "ts", "speed_kmh", "lat", "lon"} <= reading.keys()
+    line = next(CONTENTS["web-log"](rng)).decode()
+    assert '"' in line
+    assert " HTTP/1.1" in line
+    assert line.endswith("\n")
+    sale = next(CONTENTS["sales"](rng)).decode().rstrip("\n").split(";")
+    assert len(sale) == 12
+    assert float(sale[9]) == pytest.approx(int(sale[7]) * float(sale[8]), abs=0.01 * int(sale[7]))

@@ -1,0 +1,407 @@
+"""Experiments without a cluster: grids and their points, fits, and facts from results."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from penstock import specs
+from penstock.domain.errors import BadInput, PenstockError
+from penstock.domain.facts import Conditions, Line
+from penstock.domain.grid import KINDS, ExperimentGrid, Kind, complete, quick
+from penstock.domain.metrics import Estimate
+from penstock.domain.value import FieldError
+from penstock.measure.experiments import series as experiments
+from penstock.measure.experiments.assemble import assemble
+from penstock.measure.experiments.fit import distribution, fit_line, merged_distribution
+from penstock.measure.experiments.points import (
+    PointResult,
+    base,
+    conditions,
+    points,
+    sweep,
+)
+from penstock.measure.experiments.unavailability import choose_victim, fenced_after_s
+from penstock.measure.experiments.usage import replication_ms, usage
+from penstock.measure.histogram import Histogram
+
+WHERE = Conditions(message_bytes=1000, partitions=48, replication=3, brokers=3, producers=1)
+
+
+# --- grids and points ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_default_grid_reaches_the_minimum_and_the_quick_one_says_that_it_does_not(
+    kind: Kind,
+) -> None:
+    grid = complete(kind)
+    assert not grid.is_below_minimum
+    assert len(sweep(kind, grid)) >= 5
+    assert grid.repeats >= 3
+    assert quick(grid).is_below_minimum
+    assert len(points(kind, quick(grid))) <= 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_axis_is_varied_by_default(kind: Kind) -> None:
+    found = conditions(kind, complete(kind))
+    axes = {
+        "production": ("message_bytes", "partitions", "replication", "brokers", "producers"),
+        "consumption": ("message_bytes", "partitions", "replication", "brokers", "consumers"),
+        "end-to-end": ("partitions", "brokers", "producers", "consumers"),
+    }[kind]
+    for axis in (*axes, "policy"):
+        assert len({getattr(c, axis) for c in found}) > 1, axis
+
+
+def test_a_star_changes_one_axis_at_a_time() -> None:
+    grid = complete("production", ExperimentGrid(partitions=(1, 12, 48)))
+    centre = base("production", grid)
+    assert centre.partitions == 12
+    names = ("message_bytes", "partitions", "replication", "brokers", "producers")
+    for found in conditions("production", grid):
+        assert sum(getattr(found, n) != getattr(centre, n) for n in names) <= 1
+
+
+def test_a_full_grid_has_every_combination_that_can_be() -> None:
+    grid = complete(
+        "production",
+        ExperimentGrid(
+            design="full",
+            partitions=(1, 2),
+            message_bytes=(10, 20),
+            replication=(1, 3),
+            brokers=(1, 3),
+            policies=("bro-max",),
+            producers=(1,),
+        ),
+    )
+    found = conditions("production", grid)
+    # 2 partitions × 2 sizes × (1 copy on 1 or 3 brokers, 3 copies on 3).
+    assert len(found) == 2 * 2 * 3
+    assert len(set(found)) == len(found)
+
+
+def test_policies_name_and_add_their_brokers() -> None:
+    grid = complete(
+        "production",
+        ExperimentGrid(
+            partitions=(6,),
+            replication=(2,),
+            brokers=(3, 5),
+            policies=("bro-min", "bro-max"),
+            message_bytes=(100,),
+            producers=(1,),
+        ),
+    )
+    assert {c.brokers: c.policy for c in conditions("production", grid)} == {
+        2: "bro-min",
+        3: "",
+        5: "bro-max",
+    }
+
+
+def test_repeats_come_last_and_have_directories_of_their_own() -> None:
+    grid = complete("consumption", ExperimentGrid(partitions=(1, 2), repeats=2))
+    found = points("consumption", grid)
+    assert [p.repeat for p in found] == sorted(p.repeat for p in found)
+    assert len({p.folder for p in found}) == len(found)
+    assert "partitions=1" in found[0].label
+
+
+def test_what_a_file_leaves_out_is_the_experiments_own() -> None:
+    given = specs.parse("partitions: [2, 4]\nrepeats: 5\n", ExperimentGrid)
+    grid = complete("consumption", given)
+    assert grid.partitions == (2, 4)
+    assert grid.repeats == 5
+    assert grid.consumers == complete("consumption").consumers
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("partitions: [0]", "partitions"),
+        ("partitions: [3, 3]", "repeat"),
+        ("message_bytes: [4]", "8 or more"),
+        ("replication: [5]\nbrokers: [3]", "at most"),
+        ("policies: [bro-mid]", "bro-min"),
+        ("assignors: [sticky]", "cooperative-sticky"),
+    ],
+)
+def test_grids_that_cannot_be_are_refused(text: str, said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        specs.parse(text, ExperimentGrid)
+
+
+def test_copies_on_too_few_brokers_are_refused_even_with_the_experiments_own_brokers() -> None:
+    with pytest.raises(FieldError, match="brokers"):
+        complete("production", ExperimentGrid(replication=(7,)))
+
+
+# --- fits ----------------------------------------------------------------------------------------
+
+
+def line(x: Any, y: Any) -> Line:
+    found = fit_line(list(x), list(y), figure="f_ms", over="partitions", conditions=WHERE)
+    assert found is not None
+    return found
+
+
+def test_a_line_without_noise_is_found_exactly() -> None:
+    found = line([1, 12, 48, 96], [2 + 0.5 * x for x in (1, 12, 48, 96)])
+    assert found.intercept.value == pytest.approx(2)
+    assert found.slope.value == pytest.approx(0.5)
+    assert found.r_squared == pytest.approx(1)
+    assert (found.valid_from, found.valid_to) == (1, 96)
+
+
+def test_a_fit_agrees_with_scipy() -> None:
+    rng = np.random.default_rng(7)
+    x = np.repeat([1.0, 12, 48, 96, 192], 3)
+    y = 9000 + 5 * x + rng.normal(0, 40, len(x))
+    found, second = line(x, y), stats.linregress(x, y)
+    t = stats.t.ppf(0.975, len(x) - 2)
+    assert found.slope.value == pytest.approx(second.slope)
+    assert found.intercept.value == pytest.approx(second.intercept)
+    assert found.r_squared == pytest.approx(second.rvalue**2)
+    assert found.slope.high == pytest.approx(second.slope + t * second.stderr)
+    assert found.intercept.low == pytest.approx(second.intercept - t * second.intercept_stderr)
+    assert found.observations == 15
+
+
+def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
+    """95 % of 600 fits, give or take four standard errors of such a share."""
+    rng = np.random.default_rng(11)
+    x = np.repeat([1.0, 12, 48, 96, 192], 3)
+    held = np.zeros(2)
+    tries = 600
+    for _ in range(tries):
+        found = line(x, 20 + 0.3 * x + rng.normal(0, 8, len(x)))
+        for i, (estimate, truth) in enumerate(((found.intercept, 20), (found.slope, 0.3))):
+            assert estimate.low is not None
+            assert estimate.high is not None
+            held[i] += estimate.low <= truth <= estimate.high
+    assert np.all(np.abs(held / tries - 0.95) < 4 * (0.95 * 0.05 / tries) ** 0.5)
+
+
+def test_what_does_not_vary_has_no_line_and_two_points_no_interval() -> None:
+    given: dict[str, Any] = {"figure": "f", "over": "partitions", "conditions": WHERE}
+    assert fit_line([3, 3], [1, 2], **given) is None
+    assert fit_line([], [], **given) is None
+    two = line([1, 2], [1, 2])
+    assert two.slope == Estimate(value=1.0)
+
+
+def test_a_flat_line_is_a_line() -> None:
+    found = line([1, 2, 3], [4, 4, 4])
+    assert found.slope.value == 0
+    assert found.r_squared == 1
+
+
+def test_distributions_of_repeats_are_joined_bucket_by_bucket() -> None:
+    first, second = Histogram.of([1_000_000] * 9), Histogram.of([3_000_000] * 9)
+    one, two = distribution([first]), distribution([second])
+    assert one is not None
+    assert two is not None
+    both = merged_distribution([one, two])
+    assert both is not None
+    assert both.count == 18
+    assert both.mean_ms.value == pytest.approx(2.0, rel=0.001)
+    assert both.mean_ms.low is not None  # from the two repeats
+    assert (both.min_ms, both.max_ms) == (1.0, 3.0)
+    assert distribution([]) is None
+
+
+# --- facts from results --------------------------------------------------------------------------
+
+GRID = complete(
+    "production",
+    ExperimentGrid(
+        partitions=(1, 12, 48, 96, 192),
+        message_bytes=(1000,),
+        replication=(3,),
+        brokers=(3, 5),
+        policies=("bro-min", "bro-max"),
+        producers=(1,),
+        repeats=3,
+    ),
+)
+
+
+def result(where: Conditions, repeat: int, noise: float = 0.0, **more: Any) -> PointResult:
+    """Replication of 2 + .1 ms per copy, election of 30 + 4 ms per partition led, 20 MB/s."""
+    led = where.partitions / where.brokers
+    figures = {
+        "replication_ms": 2 + 0.1 * where.copies_per_broker + noise,
+        "detection_ms": 9000.0 + 500 * repeat,
+        "election_longest_ms": 30 + 4 * led + noise,
+        "led_partitions": led,
+        "moderate_broker_open_handles": 100 + 2 * where.copies_per_broker,
+        "throughput_mb_per_s": 20.0 + repeat,
+        "throughput_records_per_s": 20_000.0,
+        "latency_ms": 5.0,
+    }
+    return PointResult(
+        experiment="production",
+        conditions=where,
+        repeat=repeat,
+        figures={name: Estimate(value=value) for name, value in figures.items()},
+        machine={"cores": 2},
+        versions={"kafka": "4.3.1"},
+        handles_limit=1024,
+        **more,
+    )
+
+
+def all_results() -> list[PointResult]:
+    rng = np.random.default_rng(3)
+    return [result(p.conditions, p.repeat, rng.normal(0, 0.5)) for p in points("production", GRID)]
+
+
+def test_facts_have_the_coefficients_that_the_results_were_made_with() -> None:
+    facts = assemble("production", GRID, all_results(), "now")
+    for found, intercept, slope in (
+        (facts.replication, 2, 0.1),
+        (facts.election, 30, 4),
+        (facts.handles, 100, 2),
+    ):
+        assert found is not None
+        for estimate, truth in ((found.intercept, intercept), (found.slope, slope)):
+            assert estimate.low is not None
+            assert estimate.high is not None
+            assert estimate.low - 1e-9 <= truth <= estimate.high + 1e-9
+        assert found.observations == 15  # the sweep only; other brokers are not mixed in
+    assert facts.election is not None
+    assert facts.election.valid_to == pytest.approx(64)
+    assert facts.detection_ms is not None
+    assert facts.detection_ms.value == pytest.approx(9500)
+    assert facts.producer_mb_per_s is not None
+    assert facts.producer_mb_per_s.value == pytest.approx(21)
+    assert facts.producer_mb_per_s.low is not None
+    assert facts.partition_mb_per_s is not None
+    assert facts.handles_limit == 1024
+    assert facts.valid["production.partitions"].high == 192
+    assert {p.conditions.policy for p in facts.points} == {"bro-min", "bro-max"}
+    assert not any("minimum" in caveat for caveat in facts.caveats)
+
+
+def test_failed_repeats_are_left_out_and_told() -> None:
+    results = all_results()
+    results[0] = replace(results[0], status="failed", reason="it rained", figures={})
+    facts = assemble("production", GRID, results, "now")
+    spoilt = next(p for p in facts.points if p.conditions == results[0].conditions)
+    assert spoilt.repeats == 2
+    assert spoilt.failed == ("it rained",)
+    assert any("1 of" in caveat for caveat in facts.caveats)
+
+
+def test_without_any_result_there_are_no_facts() -> None:
+    failed = [replace(r, status="failed", reason="it rained") for r in all_results()]
+    with pytest.raises(PenstockError, match="it rained"):
+        assemble("production", GRID, failed, "now")
+
+
+def test_too_small_a_grid_says_so_in_the_facts() -> None:
+    grid = quick(GRID)
+    results = [result(p.conditions, p.repeat) for p in points("production", grid)]
+    facts = assemble("production", grid, results, "now")
+    assert any("minimum" in caveat for caveat in facts.caveats)
+
+
+# --- directories ---------------------------------------------------------------------------------
+
+
+def test_an_experiment_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    begun = experiments.create("production", GRID, tmp_path)
+    first, second, *_ = begun.points
+    for point, status in ((first, "complete"), (second, "failed")):
+        directory = begun.directory(point)
+        directory.mkdir(parents=True)
+        made = replace(result(point.conditions, point.repeat), status=status, reason="it rained")
+        (directory / experiments.POINT).write_text(specs.dump_json(made))
+    third = begun.points[2]
+    begun.directory(third).mkdir(parents=True)  # begun, and killed
+
+    again = experiments.reopen(begun.path)
+    assert again == begun
+    assert experiments.to_do(again) == list(begun.points[2:])
+    assert experiments.to_do(again, retry_failed=True) == list(begun.points[1:])
+    assert [r.status for r in experiments.results(again)] == ["complete", "failed"]
+
+
+def test_what_is_no_experiment_cannot_be_gone_on_with(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="is no experiment"):
+        experiments.reopen(tmp_path)
+    (tmp_path / experiments.EXPERIMENT).write_text('{"format": 99, "experiment": "production"}')
+    with pytest.raises(BadInput, match="format 99"):
+        experiments.reopen(tmp_path)
+
+
+def test_two_experiments_of_one_name_have_two_directories(tmp_path: Path) -> None:
+    paths = {experiments.create("end-to-end", ExperimentGrid(), tmp_path).path for _ in range(2)}
+    assert {path.name for path in paths} == {"end-to-end", "end-to-end-2"}
+
+
+# --- small parts ---------------------------------------------------------------------------------
+
+
+def test_the_controller_is_spared_and_the_busiest_leader_is_struck() -> None:
+    leaders = {0: 1, 1: 1, 2: 1, 3: 2, 4: 3, 5: 3}
+    assert choose_victim(leaders, spared=1) == 3
+    assert choose_victim(leaders, spared=2) == 1
+    assert choose_victim({0: 1, 1: 2}, spared=3) == 1
+    assert choose_victim({0: 1}, spared=1) is None
+
+
+LOG = """\
+2026-11-16T05:14:15,001 WARN [RaftManager id=2] Connection to node 1 could not be established.
+2026-11-16T05:14:16,350 INFO [QuorumController id=2] Fencing broker 3 at epoch 88 because its
+2026-11-16T05:14:17,250 INFO [QuorumController id=2] Fencing broker 1 at epoch 88 because its
+"""
+
+
+@pytest.mark.parametrize("zone_h", [-9.5, 0, 1, 5.75])
+def test_the_log_tells_when_a_broker_was_taken_for_dead_in_any_time_zone(zone_h: float) -> None:
+    killed = datetime(2026, 11, 16, 5, 14, 7, tzinfo=UTC).timestamp() - zone_h * 3600
+    assert fenced_after_s(LOG, 1, killed) == pytest.approx(10.25)
+    assert fenced_after_s(LOG, 2, killed) is None
+
+
+def look(at_s: float, cpu_s: float, waits: int, mean_ms: float) -> dict[str, Any]:
+    return {
+        "broker": 1,
+        "at_ns": round(at_s * 1e9),
+        "process": {
+            "cpu_s": cpu_s,
+            "open_handles": 100 + round(at_s),
+            "disk_written_bytes": round(at_s * 5e6),
+            "disk_read_bytes": 0,
+            "resident_bytes": 400_000_000,
+        },
+        "own": {"requests": {"Produce": {"remote": {"count": waits, "mean_ms": mean_ms}}}},
+    }
+
+
+def test_use_and_waiting_are_of_the_time_that_is_asked_for(tmp_path: Path) -> None:
+    looks = [
+        look(0, 0, 100, 50.0),
+        look(2, 1, 200, 26.0),
+        look(6, 5, 300, 18.0),
+        look(9, 9, 900, 90),
+    ]
+    (tmp_path / "brokers.json").write_text(specs.dump_json(looks))
+    found = usage(tmp_path, round(2.5e9), round(5e9))
+    assert found["broker_cpu_cores"] == pytest.approx(1.0)  # (5 - 1) / (6 - 2)
+    assert found["broker_disk_written_mb_per_s"] == pytest.approx(5.0)
+    assert found["broker_open_handles"] == 106
+    assert found["client_cpu_cores"] == 0
+    # (18·300 - 26·200) / 100 = 2 ms each.
+    assert replication_ms(tmp_path, round(2.5e9), round(5e9)) == pytest.approx(2.0)
+    assert replication_ms(tmp_path / "nowhere", 0, 1) is None

@@ -1,0 +1,84 @@
+"""Expected shapes, judged on figures."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.domain.figure import check_name, figure
+from penstock.domain.findings import findings
+from penstock.domain.metrics import Counts, Distribution, Estimate, RunMetrics
+from penstock.domain.shapes.monotone import Falls, Rises
+from penstock.domain.value import FieldError
+
+AXES = {"settings.acks": ("1", "all"), "workload.payload.size_bytes": ("50", "200", "1000")}
+
+
+def metrics(lost: float, p99: float | None = None) -> RunMetrics:
+    latency = None
+    if p99 is not None:
+        latency = Distribution(
+            count=10,
+            mean_ms=Estimate(value=p99 / 2),
+            percentiles_ms={"99": Estimate(value=p99)},
+            min_ms=1,
+            max_ms=2 * p99,
+        )
+    return RunMetrics(
+        run="a",
+        seconds_measured=1,
+        counts=Counts(sent=1000, acknowledged_yet_lost=5),
+        lost_share=Estimate(value=lost),
+        duplicated_share=Estimate(value=0),
+        latency=latency,
+    )
+
+
+def results(**lost: list[float]) -> list[tuple[dict[str, str], RunMetrics]]:
+    sizes = AXES["workload.payload.size_bytes"]
+    return [
+        ({"settings.acks": acks, "workload.payload.size_bytes": size}, metrics(share))
+        for acks, shares in lost.items()
+        for size, share in zip(sizes, shares, strict=True)
+    ]
+
+
+def test_a_shape_is_judged_for_every_value_of_the_other_axes() -> None:
+    shape = Falls(figure="lost_share", over="workload.payload.size_bytes", by=0.1)
+    found = findings([shape], AXES, results(**{"1": [0.5, 0.3, 0.1], "all": [0.5, 0.45, 0.44]}))
+    assert [f.holds for f in found] == [True, False]
+    assert "acks=1" in found[0].sentence
+    assert "0.5 → 0.45 → 0.44" in found[1].sentence
+
+
+def test_where_holds_an_axis_and_repeats_are_averaged() -> None:
+    shape = Rises(
+        figure="lost_share",
+        over="workload.payload.size_bytes",
+        where={"settings.acks": "all"},
+        tolerance=0.05,
+    )
+    one = results(all=[0.1, 0.2, 0.3])
+    other = results(all=[0.3, 0.16, 0.5])
+    (found,) = findings([shape], AXES, one + other)
+    assert found.holds, found.sentence
+    assert "0.2 → 0.18 → 0.4" in found.sentence
+
+
+def test_a_cell_without_a_figure_is_no_evidence() -> None:
+    shape = Falls(figure="latency.p99_ms", over="workload.payload.size_bytes")
+    (one, two) = findings([shape], AXES, results(**{"1": [0, 0, 0], "all": [0, 0, 0]}))
+    assert not one.holds
+    assert not two.holds
+    assert "3 of 3 cells have none" in one.sentence
+
+
+def test_figures_have_names() -> None:
+    found = metrics(0.25, p99=40)
+    assert figure(found, "lost_share") == Estimate(value=0.25)
+    assert figure(found, "latency.p99_ms") == Estimate(value=40)
+    assert figure(found, "latency.max_ms") == Estimate(value=80)
+    assert figure(found, "parts.commit.p50_ms") is None
+    assert figure(found, "share.acknowledged_yet_lost") == Estimate(value=0.005)
+    for name in ("lost", "latency", "latency.p_ms", "counts.nothing", "parts.commit"):
+        with pytest.raises(FieldError, match="is no figure"):
+            check_name(name)

@@ -1,0 +1,119 @@
+"""A scenario's matrix as cells."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock import specs
+from penstock.domain.errors import BadInput
+from penstock.domain.scenario import Scenario
+from penstock.measure.matrix import cells, short
+
+BASE = {
+    "name": "orders",
+    "topic": {"name": "orders", "partitions": 3},
+    "workload": {"arrivals": {"kind": "constant", "rate_per_s": 100}},
+    "settings": {"acks": "all", "linger.ms": 5},
+}
+
+
+def scenario(**more: object) -> Scenario:
+    return specs.parse({**BASE, **more}, Scenario)
+
+
+def test_without_a_matrix_there_is_one_cell() -> None:
+    (only,) = cells(scenario(), "s.yaml")
+    assert only.values == {}
+    assert only.experiment.name == "orders"
+    assert only.experiment.settings.linger_ms == 5
+
+
+def test_every_combination_and_repeat_is_a_cell() -> None:
+    made = cells(
+        scenario(
+            repeats=2,
+            seed=7,
+            matrix={"settings.acks": ["1", "all"], "workload.payload.size_bytes": [100, 1000]},
+        ),
+        "s.yaml",
+    )
+    assert [(c.number, c.repeat) for c in made] == [(n, r) for r in range(2) for n in range(1, 5)]
+    assert [c.experiment.settings.acks for c in made[:4]] == ["1", "1", "all", "all"]
+    assert [c.experiment.workload.payload.size_bytes for c in made[:4]] == [100, 1000, 100, 1000]
+    # The rest stays as it was, and a repeat draws its own random numbers.
+    assert {c.experiment.settings.linger_ms for c in made} == {5}
+    assert {c.experiment.seed for c in made[:4]} == {7}
+    assert {c.experiment.seed for c in made[4:]} == {8}
+    assert made[1].label == "acks=1, size_bytes=1000"
+    assert len({c.folder for c in made}) == 8
+
+
+def test_kafkas_own_names_keep_their_dots() -> None:
+    made = cells(
+        scenario(
+            matrix={
+                "settings.batch.num.messages": [1, 10],
+                "topic.config.retention.ms": [1000],
+                "settings.queue.buffering.max.kbytes": [64],
+            }
+        ),
+        "s.yaml",
+    )
+    assert [c.experiment.settings.batch_num_messages for c in made] == [1, 10]
+    assert made[0].experiment.topic.config == {"retention.ms": 1000}
+    assert made[0].experiment.settings.other == {"queue.buffering.max.kbytes": 64}
+
+
+def test_a_place_in_a_list_and_a_whole_part() -> None:
+    network = {
+        "links": [
+            {
+                "src": "producers",
+                "dst": "brokers",
+                "condition": {"loss": {"kind": "bernoulli", "share": 0.1}},
+            }
+        ]
+    }
+    path = "cluster.network.links.0.condition.loss.share"
+    made = cells(
+        scenario(
+            cluster={"brokers": 3, "place": "namespaces", "network": network},
+            matrix={
+                path: [0.0, 0.2],
+                "workload.arrivals": [{"kind": "poisson", "rate_per_s": 5.0}],
+            },
+        ),
+        "s.yaml",
+    )
+    found = made[1].experiment.cluster.network
+    assert found is not None
+    assert specs.to_data(found)["links"][0]["condition"]["loss"]["share"] == 0.2
+    assert made[0].values == {path: "0", "workload.arrivals": "poisson"}
+    assert short(path) == "loss.share"
+
+
+@pytest.mark.parametrize(
+    ("matrix", "words"),
+    [
+        ({"settings.acks": ["2"]}, ["matrix: settings.acks=2", "settings.acks"]),
+        ({"workload.payload.colour": [1]}, ["workload.payload.colour", "unknown"]),
+        ({"topic.name.x": [1]}, ["matrix.topic.name.x", "nothing below"]),
+        ({"faults.3.at_s": [1]}, ["matrix: faults.3.at_s=1", "expected a list"]),
+        ({"settings.acks": []}, ["matrix.settings.acks", "at least one"]),
+    ],
+)
+def test_a_mistake_is_found_before_anything_runs(
+    matrix: dict[str, list[object]], words: list[str]
+) -> None:
+    with pytest.raises(BadInput) as error:
+        cells(scenario(matrix=matrix), "s.yaml")
+    for word in words:
+        assert word in str(error.value)
+
+
+def test_what_is_expected_must_be_over_an_axis() -> None:
+    with pytest.raises(BadInput, match=r"settings\.linger\.ms.* is no axis"):
+        scenario(
+            matrix={"settings.acks": ["1"]},
+            expect=[{"kind": "falls", "figure": "lost_share", "over": "settings.linger.ms"}],
+        )

@@ -1,0 +1,96 @@
+"""Schedules: times in ns, the file of recorded times, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+
+from penstock.domain.arrivals import BurstArrivals, ConstantArrivals, RecordedArrivals
+from penstock.domain.errors import BadInput
+from penstock.domain.workload import MOST_MESSAGES_PER_PRODUCER, Workload
+from penstock.measure import schedule
+
+
+def test_a_schedule_ends_with_its_length() -> None:
+    due = schedule.due_ns(ConstantArrivals(rate_per_s=100_000), 1.0, Random(1))
+    assert len(due) == 100_000
+    assert due.dtype == np.int64
+    assert due[0] >= 0
+    assert due[-1] < 1_000_000_000
+    assert np.diff(due) == pytest.approx(10_000, abs=1)
+
+
+def test_a_schedule_may_be_empty() -> None:
+    assert len(schedule.due_ns(ConstantArrivals(rate_per_s=1e-6), 1.0, Random(1))) == 0
+
+
+def test_no_more_is_drawn_than_is_asked_for() -> None:
+    """Two messages in an hour, in spells of a millisecond: to draw 65,536 would take for ever."""
+    arrivals = BurstArrivals(calm_per_s=0, busy_per_s=0.001, calm_s=0.001, busy_s=0.001)
+    assert len(schedule.due_ns(arrivals, 1.0, Random(1))) < 10
+
+
+def test_too_many_messages_are_refused_before_they_are_made() -> None:
+    workload = Workload(arrivals=ConstantArrivals(rate_per_s=1e6))
+    schedule.check(workload, 50)
+    with pytest.raises(BadInput, match="50,000,000") as error:
+        schedule.check(workload, 51)
+    assert "more producers" in error.value.fix
+
+
+def test_too_many_messages_are_refused_while_they_are_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert MOST_MESSAGES_PER_PRODUCER == 50_000_000
+    monkeypatch.setattr(schedule, "MOST_MESSAGES_PER_PRODUCER", 100_000)
+    with pytest.raises(BadInput, match="messages to send"):
+        schedule.due_ns(ConstantArrivals(rate_per_s=1e6), 1.0, Random(1))
+
+
+def test_random_streams_differ_by_seed_producer_and_purpose() -> None:
+    streams = [(s, p, w) for s in (1, 2) for p in (0, 1) for w in ("arrivals", "messages")]
+    drawn = [schedule.random_stream(*stream).random() for stream in streams]
+    assert len(set(drawn)) == len(streams)
+    assert drawn == [schedule.random_stream(*stream).random() for stream in streams]
+
+
+def _recorded(tmp_path: Path, text: str) -> Workload:
+    (tmp_path / "times.txt").write_text(text)
+    return Workload(arrivals=RecordedArrivals(file="times.txt"))
+
+
+def test_a_recording_is_read_from_its_file(tmp_path: Path) -> None:
+    workload = _recorded(tmp_path, "# seconds\n0\n0.5  # a comment\n\n2e0\n")
+    resolved = schedule.resolve(workload, tmp_path)
+    assert isinstance(resolved.arrivals, RecordedArrivals)
+    assert resolved.arrivals.at_s == (0.0, 0.5, 2.0)
+
+
+def test_other_arrivals_need_no_file(tmp_path: Path) -> None:
+    workload = Workload(arrivals=ConstantArrivals(rate_per_s=1))
+    assert schedule.resolve(workload, tmp_path) is workload
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("0\nsoon\n", r"times\.txt:2: 'soon' is no time"),
+        ("0\nnan\n", r"times\.txt:2: 'nan' is no time"),
+        ("0\n\n5\n4\n", r"times\.txt:4: 4 is earlier than the time before it \(5\)"),
+        ("# nothing\n", r"times\.txt: has no times"),
+    ],
+)
+def test_a_bad_recording_is_named_with_its_line(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        schedule.resolve(_recorded(tmp_path, text), tmp_path)
+
+
+def test_a_missing_recording_is_named(tmp_path: Path) -> None:
+    workload = Workload(arrivals=RecordedArrivals(file="none.txt"))
+    with pytest.raises(BadInput, match=r"none\.txt"):
+        schedule.resolve(workload, tmp_path)
+    with pytest.raises(BadInput, match="was not read yet"):
+        schedule.check(workload, 1)

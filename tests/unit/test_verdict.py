@@ -1,0 +1,57 @@
+"""Verdicts: limit by limit."""
+
+from __future__ import annotations
+
+from penstock.domain.metrics import Counts, Estimate, RunMetrics
+from penstock.domain.objective import Objective
+from penstock.domain.verdict import judge
+
+
+def metrics(**more: object) -> RunMetrics:
+    given: dict[str, object] = {
+        "run": "a",
+        "seconds_measured": 10.0,
+        "counts": Counts(sent=100),
+        "lost_share": Estimate(value=0.01, low=0.002, high=0.02),
+        "duplicated_share": Estimate(value=0.0, low=0.0, high=0.03),
+        "violation_share": {"50": Estimate(value=0.2, low=0.15, high=0.25)},
+        "goodput_mb_per_s": Estimate(value=9.9, low=9.5, high=10.3),
+        **more,
+    }
+    return RunMetrics(**given)  # type: ignore[arg-type]
+
+
+def test_without_an_objective_there_is_nothing_to_miss() -> None:
+    assert judge(None, metrics(), ()).is_met
+
+
+def test_every_limit_is_judged_with_its_certainty() -> None:
+    objective = Objective(
+        latency_ms=50,
+        violation_share=0.1,
+        lost_share=0.015,
+        duplicated_share=0.05,
+        throughput_mb_per_s=10,
+    )
+    verdict = judge(objective, metrics(), ())
+    found = {j.name: (j.is_met, j.is_certain) for j in verdict.judgements}
+    assert found == {
+        "lost_share": (True, False),  # the interval reaches beyond the limit
+        "duplicated_share": (True, True),
+        "share later than 50 ms": (False, True),
+        "goodput_mb_per_s": (False, False),
+    }
+    assert not verdict.is_met
+    assert "share later than 50 ms 0.2 against 0.1" in verdict.sentence
+
+
+def test_nothing_that_arrived_meets_no_limit_on_latency() -> None:
+    verdict = judge(Objective(latency_ms=50), metrics(violation_share={}), ())
+    assert not verdict.is_met
+    assert "nothing arrived" in verdict.sentence
+
+
+def test_an_invalid_run_meets_nothing() -> None:
+    verdict = judge(Objective(lost_share=0.5), metrics(), ("the generator was late",))
+    assert not verdict.is_met
+    assert "invalid: the generator was late" in verdict.sentence
