@@ -6,6 +6,7 @@ milliseconds, on another day.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,9 @@ class HandMade:
     rows: dict[str, list[dict[str, Any]]] = field(
         default_factory=lambda: {"sent": [], "received": [], "seen": [], "requests": []}
     )
+    # Messages of each producer, and the end of each partition, so far.
+    _sent: Counter[int] = field(default_factory=Counter)
+    _ends: Counter[int] = field(default_factory=Counter)
 
     def send(
         self,
@@ -54,8 +58,8 @@ class HandMade:
         size_bytes: int = 100,
     ) -> int:
         """A message; its number. It is sent when due, or at `sent_ms`, or never (None)."""
-        mine = [row for row in self.rows["sent"] if row["producer"] == producer]
-        number = message_id(producer, len(mine))
+        number = message_id(producer, self._sent[producer])
+        self._sent[producer] += 1
         sent = due_ms if sent_ms == -1.0 else sent_ms
         if told_ms is None and told != "unknown" and sent is not None:
             told_ms = sent + ANSWER_MS
@@ -87,8 +91,8 @@ class HandMade:
     ) -> int:
         """A record, given to the application; its offset, the next one unless it is said."""
         if offset is None:
-            used = [r["offset"] for r in self.rows["received"] if r["partition"] == partition]
-            offset = max(used, default=-1) + 1
+            offset = self._ends[partition]
+        self._ends[partition] = max(self._ends[partition], offset + 1)
         self.rows["received"].append(
             {
                 "consumer": consumer,

@@ -16,6 +16,7 @@ from penstock.domain.grid import ExperimentGrid
 from penstock.measure.experiments import consumption, production
 from penstock.measure.experiments import series as experiments
 from penstock.measure.experiments.assemble import assemble
+from penstock.measure.experiments.clients import TOLD
 from penstock.measure.experiments.series import Step
 from penstock.measure.experiments.unavailability import kill_leader
 from penstock.progress import silent
@@ -50,8 +51,11 @@ def test_production(cluster: Cluster, tmp_path: Path) -> None:
         observe(cluster, timeout_s=20)
     found = production.measure(cluster, where, GRID, tmp_path, 1, silent)
     rate = found.figures["throughput_records_per_s"]
-    # All that was counted as acknowledged in the measured time is in the topic.
-    assert 0 < rate.value * GRID.seconds <= sum(cluster.admin.end_offsets("production").values())
+    told = json.loads((tmp_path / "saturation" / TOLD).read_text())
+    acknowledged = sum(words["records"][-1] for words in told)
+    # All that was counted as acknowledged is in the topic; what was on its way then may be too.
+    assert 0 < acknowledged <= sum(cluster.admin.end_offsets("production").values())
+    assert rate.value > 0
     assert found.figures["throughput_mb_per_s"].value == pytest.approx(rate.value / 1e3)
     sent = GRID.latency_per_s * GRID.seconds
     assert found.distributions["latency"].count == pytest.approx(sent, rel=0.5)  # Poisson
@@ -87,10 +91,14 @@ def test_consumption(cluster: Cluster, tmp_path: Path) -> None:
     assert found.warnings == ()
     whole = found.figures["throughput_mb_per_s"].value
     assert whole == pytest.approx(2 * found.figures["consumer_mb_per_s"].value)
-    # Far more than the 64 MB that the topic has, read once, would be.
     assert found.figures["throughput_records_per_s"].value == pytest.approx(whole * 1e3)
     for figure in ("rebalance_form_ms", "rebalance_join_ms", "rebalance_leave_ms"):
         assert found.figures[figure].value > 0
+    events = json.loads((tmp_path / TOLD).read_text())["events"]
+    assert [e["what"] for e in events].count("joins") == 3
+    # 3 of 6 partitions for each of two members; 2 when there are three.
+    given = [len(e["partitions"]) for e in events if e["what"] == "assigned"]
+    assert {2, 3} <= set(given)
 
 
 def test_an_experiment_that_was_interrupted_goes_on_and_ends_in_facts(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,9 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from scipy import stats
 
 from penstock import specs
+from penstock.cli.experiment import experiment
 from penstock.domain.errors import BadInput, PenstockError
 from penstock.domain.facts import Conditions, Line
 from penstock.domain.grid import KINDS, ExperimentGrid, Kind, complete, quick
@@ -30,6 +33,9 @@ from penstock.measure.experiments.points import (
 from penstock.measure.experiments.unavailability import choose_victim, fenced_after_s
 from penstock.measure.experiments.usage import replication_ms, usage
 from penstock.measure.histogram import Histogram
+from penstock.report import numbers
+from penstock.report.facts import points as points_table
+from penstock.report.facts import render, sentence
 
 WHERE = Conditions(message_bytes=1000, partitions=48, replication=3, brokers=3, producers=1)
 
@@ -302,6 +308,15 @@ def test_failed_repeats_are_left_out_and_told() -> None:
     assert any("1 of" in caveat for caveat in facts.caveats)
 
 
+def test_a_machine_that_did_other_work_is_told_of() -> None:
+    results = all_results()
+    assert not any("other work" in c for c in assemble("production", GRID, results, "now").caveats)
+    results[2] = replace(results[2], machine={"cores": 2, "busy_share": 0.8})
+    told = [c for c in assemble("production", GRID, results, "now").caveats if "other work" in c]
+    assert "1 of 18" in told[0]
+    assert "80%" in told[0]
+
+
 def test_without_any_result_there_are_no_facts() -> None:
     failed = [replace(r, status="failed", reason="it rained") for r in all_results()]
     with pytest.raises(PenstockError, match="it rained"):
@@ -405,3 +420,71 @@ def test_use_and_waiting_are_of_the_time_that_is_asked_for(tmp_path: Path) -> No
     # (18·300 - 26·200) / 100 = 2 ms each.
     assert replication_ms(tmp_path, round(2.5e9), round(5e9)) == pytest.approx(2.0)
     assert replication_ms(tmp_path / "nowhere", 0, 1) is None
+
+
+# --- examples and pages --------------------------------------------------------------------------
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "experiments"
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda p: p.stem)
+def test_examples_can_be_measured_and_reach_the_minimum(path: Path) -> None:
+    given = specs.load(path, ExperimentGrid)
+    kind: Kind = next((k for k in KINDS if k == path.stem), "production")
+    grid = complete(kind, given)
+    assert not grid.is_below_minimum
+    assert len(points(kind, grid)) >= 15
+
+
+def test_the_page_has_every_figure_and_no_text_of_others_as_markup() -> None:
+    results = all_results()
+    results[0] = replace(results[0], status="failed", reason="<script>alert(1)</script>")
+    facts = assemble("production", GRID, results, "now")
+    page = render(facts, "production", "production")
+    assert "<script>alert(1)" not in page
+    assert "&lt;script&gt;alert(1)" in page
+    for column in points_table(facts, "production").columns:
+        assert column in page
+    assert sentence(facts, "production") in html.unescape(page)
+
+
+def test_the_sentence_has_the_slopes_with_their_intervals() -> None:
+    facts = assemble("production", GRID, all_results(), "now")
+    assert facts.election is not None
+    said = sentence(facts, "production")
+    assert numbers.estimate(facts.election.slope, "ms") in said
+    assert "[" in said
+
+
+# --- the command ---------------------------------------------------------------------------------
+
+
+def command(*arguments: str) -> BaseException | None:
+    return CliRunner().invoke(experiment, arguments).exception
+
+
+def test_an_experiment_is_gone_on_with_as_what_it_is(tmp_path: Path) -> None:
+    begun = experiments.create("production", GRID, tmp_path)
+    error = command("consumption", "--resume", str(begun.path))
+    assert isinstance(error, BadInput)
+    assert f"experiment production --resume {begun.path}" in str(error)
+    error = command("production", "--quick", "--resume", str(begun.path))
+    assert isinstance(error, BadInput)
+
+
+def test_a_mistake_in_the_grid_makes_no_directory(tmp_path: Path) -> None:
+    spec = tmp_path / "grid.yaml"
+    spec.write_text("partitions: [1, 2]\nrepeats: 0\nsizes: [3]\n")
+    error = command("end-to-end", str(spec), "--out", str(tmp_path / "runs"))
+    assert isinstance(error, BadInput)
+    assert "repeats" in str(error)
+    assert "sizes" in str(error)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_copies_that_the_default_brokers_cannot_hold_are_bad_input(tmp_path: Path) -> None:
+    spec = tmp_path / "grid.yaml"
+    spec.write_text("replication: [7]\n")
+    error = command("production", str(spec), "--out", str(tmp_path / "runs"))
+    assert isinstance(error, BadInput)
+    assert "brokers" in str(error)

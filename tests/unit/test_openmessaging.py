@@ -39,7 +39,7 @@ DRIVER: dict[str, object] = {
     "topicConfig": "",
     "commonConfig": "bootstrap.servers=localhost:9092\n",
     "producerConfig": "acks=all\nlinger.ms=1\nbatch.size=131072\nenable.idempotence=true\n",
-    "consumerConfig": "auto.offset.reset=earliest\nenable.auto.commit=false\n",
+    "consumerConfig": "auto.offset.reset=earliest\nenable.auto.commit=true\n",
 }
 Load = Callable[..., Translated]
 
@@ -242,7 +242,7 @@ def test_an_address_that_is_not_the_placeholder_is_an_existing_cluster(loaded: L
         ({"producerConfig": "transactional.id=a\n"}, "producerConfig: trans", "transactions"),
         ({"producerConfig": "acks=all\n"}, "producerConfig: librd", "linger.ms (Java: 0)"),
         ({"consumerConfig": "auto.offset.reset=latest\n"}, "consumerConfig: auto", "beginning"),
-        ({"consumerConfig": "enable.auto.commit=true\n"}, "consumerConfig: enable", "commits"),
+        ({"consumerConfig": "enable.auto.commit=false\n"}, "consumerConfig: enable", "commits"),
     ],
 )
 def test_what_of_a_driver_cannot_be_honoured_is_named(

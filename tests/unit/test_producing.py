@@ -19,7 +19,7 @@ from penstock.domain.workload import Payload, Workload
 from penstock.measure import producing
 from penstock.measure.ledger import NOT_YET, Rows
 from penstock.measure.messages import Messages
-from penstock.measure.producing import ProducerJob, Producing, client_config
+from penstock.measure.producing import ProducerJob, Producing
 from penstock.measure.rdkafka import MESSAGE, PURGED, QUEUE_FULL, LogLine, Reports
 from penstock.measure.sent_trace import SentTrace
 
@@ -68,7 +68,7 @@ class FakeClient:
         self._waiting = [(due, tag) for due, tag in self._waiting if due > now]
         return [self._reports(ready, 0)] if ready else []
 
-    def wait(self, until_ns: int) -> None:
+    def wait(self, until_ns: int, rest_ns: int = 0) -> None:
         threading.Event().wait(max(0, min(until_ns - monotonic_ns(), 2_000_000)) / 1e9)
 
     def purge(self) -> None:
@@ -119,7 +119,8 @@ def _run(job: ProducerJob, client: FakeClient) -> tuple[ProducerReport, Any]:
 @pytest.fixture(autouse=True)
 def unchanged_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tests share a process: no frozen garbage, no other priority."""
-    monkeypatch.setattr(producing, "_be_quick", lambda: None)
+    monkeypatch.setattr(producing, "be_punctual", lambda: None)
+    monkeypatch.setattr(producing, "keep_python_out_of_the_way", lambda: None)
 
 
 def test_every_message_is_sent_when_it_is_due(tmp_path: Path) -> None:
@@ -275,9 +276,27 @@ def test_lag_counts_from_when_the_message_could_have_been_sent(tmp_path: Path) -
     ("given", "merged"),
     [(None, "msg"), ("broker,topic", "broker,topic,msg"), ("msg,eos", "msg,eos")],
 )
-def test_the_users_own_debugging_is_kept(given: str | None, merged: str) -> None:
+def test_the_users_own_debugging_is_kept(tmp_path: Path, given: str | None, merged: str) -> None:
     config = {} if given is None else {"debug": given}
-    assert client_config(config)["debug"] == merged
+    assert _job(tmp_path, ConstantArrivals(rate_per_s=1), **config).client_config["debug"] == merged
+
+
+@pytest.mark.parametrize(
+    ("rate_per_s", "config", "recorded"),
+    [
+        (1_000, {"batch.num.messages": 1}, True),
+        (20_000, {"batch.num.messages": 1}, False),
+        (20_000, {"batch.num.messages": 10}, True),
+        (20_000, {}, True),
+        (1e9, {}, True),
+    ],
+)
+def test_requests_are_recorded_unless_there_were_too_many(
+    tmp_path: Path, rate_per_s: float, config: dict[str, Any], recorded: bool
+) -> None:
+    job = _job(tmp_path, ConstantArrivals(rate_per_s=rate_per_s), **config)
+    assert job.records_requests == recorded
+    assert ("debug" in job.client_config) == recorded
 
 
 def test_timeouts_and_retries_follow_the_settings(tmp_path: Path) -> None:

@@ -8,10 +8,13 @@ from random import Random
 import numpy as np
 import pytest
 
+from penstock import specs
 from penstock.domain.arrivals import BurstArrivals, ConstantArrivals, RecordedArrivals
 from penstock.domain.errors import BadInput
+from penstock.domain.scenario import Scenario
 from penstock.domain.workload import MOST_MESSAGES_PER_PRODUCER, Workload
 from penstock.measure import schedule
+from penstock.measure.matrix import cells
 
 
 def test_a_schedule_ends_with_its_length() -> None:
@@ -94,3 +97,18 @@ def test_a_missing_recording_is_named(tmp_path: Path) -> None:
         schedule.resolve(workload, tmp_path)
     with pytest.raises(BadInput, match="was not read yet"):
         schedule.check(workload, 1)
+
+
+def test_a_recording_in_a_matrix_is_read_too(tmp_path: Path) -> None:
+    (tmp_path / "times.txt").write_text("0\n1\n4\n")
+    scenario = specs.parse(
+        {
+            "name": "a",
+            "topic": {"name": "a"},
+            "workload": {"arrivals": {"kind": "constant", "rate_per_s": 1}},
+            "matrix": {"workload.arrivals": [{"kind": "recorded", "file": "times.txt"}]},
+        },
+        Scenario,
+    )
+    (cell,) = cells(schedule.resolve_scenario(scenario, tmp_path), "a.yaml")
+    assert cell.experiment.workload.arrivals.mean_per_s == pytest.approx(3 / 6)

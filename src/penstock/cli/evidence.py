@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -59,9 +60,11 @@ class BackgroundSpark:
         return self._session
 
     def stop(self) -> None:
-        self._thread.join()
+        # One that is still starting ends with this process, which it hangs on by a pipe.
         if self._session is not None:
-            self._session.stop()
+            # After Ctrl-C its Java is gone already: the terminal tells every process.
+            with suppress(Exception):
+                self._session.stop()
 
 
 def analyse(

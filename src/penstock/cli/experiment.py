@@ -21,6 +21,7 @@ from penstock.domain.grid import (
     complete,
     quick,
 )
+from penstock.domain.value import FieldError
 from penstock.measure.experiments import series as experiments
 from penstock.measure.experiments.assemble import assemble
 from penstock.measure.experiments.points import PointResult
@@ -136,9 +137,13 @@ def _series(
             )
         return series
     given = specs.load(spec, ExperimentGrid) if spec is not None else ExperimentGrid()
-    grid = complete(kind, given)
-    text = read_text(spec) if spec is not None else None
-    return experiments.create(kind, quick(grid) if is_quick else grid, out, text)
+    try:
+        grid = complete(kind, given)
+        text = read_text(spec) if spec is not None else None
+        return experiments.create(kind, quick(grid) if is_quick else grid, out, text)
+    except FieldError as error:
+        # Two values that do not fit, one of them the experiment's own.
+        raise BadInput(f"{spec}: {error}") from None
 
 
 def _show(series: Series, facts: ClusterFacts, results: list[PointResult], as_json: bool) -> None:

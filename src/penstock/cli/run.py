@@ -109,6 +109,10 @@ def carry_out(
             )
             directories = campaign.directories
             shown = evidence.analyse(spark.get(), directories, limits_ms, bar.say)
+        except (KeyboardInterrupt, SystemExit):
+            if not campaign.is_single:
+                output.warn(f"go on with: penstock run --resume {campaign.path}")
+            raise
         finally:
             spark.stop()
         found = evidence.findings_of(campaign, shown)

@@ -101,6 +101,13 @@ class ExperimentGrid(Value):
         for name in ("policies", "assignors"):
             given: Sequence[str] = getattr(self, name)
             self.require(len(set(given)) == len(given), name, "must not repeat a value")
+        if self.cluster.brokers != ClusterSpec().brokers:
+            fix = "is not used: list the numbers of brokers in `brokers`"
+            raise FieldError("cluster.brokers", self.cluster.brokers, fix)
+        if not self.cluster.observe:
+            raise FieldError(
+                "cluster.observe", False, "must be true: brokers tell what they wait for"
+            )
         if self.brokers and self.replication:
             self.require(
                 self.replication[0] <= self.brokers[0],

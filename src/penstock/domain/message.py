@@ -10,7 +10,7 @@ class Acknowledgement(StrEnum):
 
     ACKNOWLEDGED = "acknowledged"
     FAILED = "failed"
-    UNKNOWN = "unknown"  # the producer ended before it heard, or acks=0 promised nothing
+    UNKNOWN = "unknown"  # the producer ended before it heard
 
 
 class MessageState(StrEnum):

@@ -15,7 +15,7 @@ from penstock.domain.cluster import ClusterSpec
 from penstock.domain.errors import BadInput, TestbedError
 from penstock.domain.run import RUN_FORMAT, Experiment, Run
 from penstock.domain.scenario import Scenario
-from penstock.measure.carry_out import Place, carry_out, new_run, set_network
+from penstock.measure.carry_out import Place, carry_out, new_run, plan_of, set_network
 from penstock.measure.matrix import Cell, cells
 from penstock.measure.run_directory import (
     CAMPAIGN,
@@ -73,6 +73,8 @@ class Step:
 def create(scenario: Scenario, source: str, parent: Path, text: str | None = None) -> Campaign:
     """A new directory for the scenario; `text` is the file as the user wrote it."""
     planned = cells(scenario, source)
+    for cell in planned:
+        plan_of(cell.experiment).check()  # what the client itself would refuse, too
     path = make_directory(parent, scenario.name)
     campaign = Campaign(scenario, planned, path)
     write_file(path / SCENARIO, text if text is not None else specs.dump_yaml(scenario))

@@ -94,17 +94,7 @@ def new_run(
 
 def _run(run: Run, cluster: KafkaCluster, directory: RunDirectory, say: Progress) -> Run:
     experiment = run.experiment
-    plan = LoadPlan(
-        topic=experiment.topic.name,
-        workload=experiment.workload,
-        settings=experiment.settings,
-        consumers=experiment.consumers,
-        warm_up_s=experiment.warm_up_s,
-        seed=experiment.seed,
-        watch_visibility=_is_watched(experiment),
-        partitions=experiment.topic.partitions,
-    )
-    with Load(cluster, plan, directory.path, on_progress=say) as load:
+    with Load(cluster, plan_of(experiment), directory.path, on_progress=say) as load:
         load.start()
         before = anchor()
         run = replace(
@@ -150,6 +140,20 @@ def _run(run: Run, cluster: KafkaCluster, directory: RunDirectory, say: Progress
             events=_events(injector, experiment),
         )
     return replace(run, invalid=_invalid(run), warnings=_warnings(run))
+
+
+def plan_of(experiment: Experiment) -> LoadPlan:
+    """What the processes of its load are to do."""
+    return LoadPlan(
+        topic=experiment.topic.name,
+        workload=experiment.workload,
+        settings=experiment.settings,
+        consumers=experiment.consumers,
+        warm_up_s=experiment.warm_up_s,
+        seed=experiment.seed,
+        watch_visibility=_is_watched(experiment),
+        partitions=experiment.topic.partitions,
+    )
 
 
 def anchor() -> ClockAnchor:

@@ -101,9 +101,10 @@ class Writer:
     At most `backlog` pieces wait; then whoever brings more waits too, so memory is bounded.
     """
 
-    def __init__(self, backlog: int = 64) -> None:
+    def __init__(self, backlog: int = 64, on_start: Callable[[], None] = lambda: None) -> None:
         self._work: queue.Queue[Callable[[], None] | None] = queue.Queue(backlog)
         self._problem: BaseException | None = None
+        self._on_start = on_start
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
         self._thread.start()
 
@@ -123,6 +124,7 @@ class Writer:
         self.check()
 
     def _run(self) -> None:
+        self._on_start()
         while (work := self._work.get()) is not None:
             if self._problem is None:
                 try:

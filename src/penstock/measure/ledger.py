@@ -20,6 +20,7 @@ Ints32 = npt.NDArray[np.int32]
 
 NOT_YET = 0  # a time that has not come: the machine runs longer than that
 UNPLACED = -1
+_ENTERED_AT_ONCE = 2048
 # Rows that are looked at when others behind a silent one are to leave.
 PASSED_OVER = 1 << 13
 
@@ -55,16 +56,18 @@ class Ledger:
     """Used by one thread. Messages are numbered from 0 and sent in that order."""
 
     def __init__(self, room: int) -> None:
-        """`room`: rows that are kept at most, a power of two."""
+        """`room`: rows that are kept at most, a power of two; a group has at most a quarter."""
         if room & (room - 1):
             raise ValueError(f"the room must be a power of two, not {room}")
         self._room, self._mask = room, room - 1
+        self._entered_at_once = min(_ENTERED_AT_ONCE, room // 4)
         self._table = {name: np.zeros(room, dtype) for name, dtype in _COLUMNS.items()}
         self._table["partitions"][:] = UNPLACED
         self._sent, self._since = self._table["sent_ns"], self._table["since_ns"]
         self._told = self._table["told_ns"]
         self._first = 0  # the lowest number in the table
-        self._next = 0  # the lowest number that was not sent
+        self._next = 0  # the lowest number that is not in the table yet
+        self._groups: list[tuple[int, int, int]] = []  # sent and not in the table yet
         self._aside: dict[int, dict[str, int]] = {}
         self._settled: list[Rows] = []
         self.sent = 0
@@ -77,24 +80,31 @@ class Ledger:
 
     def note_sent(self, count: int, at_ns: int, since_ns: int = NOT_YET) -> None:
         """The next `count` messages were handed to the client."""
-        first, after = self._next, self._next + count
+        # Entered into the table later, many groups at once: mostly they have one message.
+        self._groups.append((count, at_ns, since_ns))
+        self.sent += count
+        if self.sent - self._next >= self._entered_at_once:
+            self._enter()
+
+    def _enter(self) -> None:
+        """Enter the groups that were sent meanwhile."""
+        if not self._groups:
+            return
+        groups = np.array(self._groups)
+        self._groups.clear()
+        after = self.sent
         while after - self._first > self._room:
             self._set_aside(min(self._room // 4, self._room - (self._first & self._mask)))
-        at = first & self._mask
-        if at + count <= self._room:
-            self._sent[at : at + count] = at_ns
-            if since_ns:
-                self._since[at : at + count] = since_ns
-        else:
-            places = np.arange(first, after) & self._mask
-            self._sent[places], self._since[places] = at_ns, since_ns
+        places = np.arange(self._next, after) & self._mask
+        self._sent[places] = np.repeat(groups[:, 1], groups[:, 0])
+        self._since[places] = np.repeat(groups[:, 2], groups[:, 0])
         self._next = after
-        self.sent += count
 
     def note_told(self, reports: Reports) -> None:
         """What the client says about messages that it took."""
         if not len(reports.tags):
             return
+        self._enter()
         failed = int(np.count_nonzero(reports.errors))
         self.failed += failed
         self.acknowledged += len(reports.tags) - failed
@@ -113,6 +123,7 @@ class Ledger:
 
     def note_given_up(self, reports: Reports) -> None:
         """Messages that the client was told to give up: it never reported, but placed them."""
+        self._enter()
         partitions = self._table["partitions"]
         late = reports.tags < self._first
         partitions[reports.tags[~late] & self._mask] = reports.partitions[~late]
@@ -121,6 +132,7 @@ class Ledger:
 
     def pass_over(self) -> None:
         """Let rows leave that are complete but for a few silent ones among them."""
+        self._enter()
         at = self._first & self._mask
         count = min(PASSED_OVER, self._next - self._first, self._room - at)
         if np.count_nonzero(self._told[at : at + count] == NOT_YET) <= count // 16:
@@ -128,6 +140,7 @@ class Ledger:
 
     def take_complete(self, most: int) -> Rows | None:
         """Up to so many of the oldest rows, if they are complete; they leave the table."""
+        self._enter()
         if self._settled:
             return self._settled.pop()
         at = self._first & self._mask
@@ -139,6 +152,7 @@ class Ledger:
 
     def take_rest(self) -> Rows:
         """All that is left, complete or not: those are unknown. To be called at the end."""
+        self._enter()
         parts = list(self._settled)
         self._settled.clear()
         while self._first < self._next:

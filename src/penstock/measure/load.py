@@ -35,7 +35,7 @@ from penstock.domain.run import ConsumerReport, ProducerReport
 from penstock.domain.settings import ProducerSettings
 from penstock.domain.workload import Workload
 from penstock.measure import rdkafka, schedule
-from penstock.measure.producing import GRACE_S, ProducerJob, client_config
+from penstock.measure.producing import GRACE_S, ProducerJob
 from penstock.measure.workers import Worker
 from penstock.progress import Progress, silent
 from penstock.testbed.cluster import Cluster
@@ -84,7 +84,8 @@ class LoadPlan:
         for name, reason in _REFUSED.items():
             if name in self.settings.other:
                 raise BadInput(f"settings: {name} cannot be used: {reason}", "leave it out")
-        rdkafka.check_config(client_config(self.settings.properties()))
+        rdkafka.check_config(self.settings.properties())
+        rdkafka.check_config(self.consumers.settings)
         schedule.check(self.workload, self.length_s)
 
 

@@ -44,8 +44,7 @@ _MOST_PRODUCERS, _MOST_CONSUMERS, _MOST_WARM_UP_S = 1_000, 200, 3_600
 # What a run does of itself; the value that says the same needs no note.
 _CONSUMER_FIXED = {
     "auto.offset.reset": ("earliest", "a run reads its topic from the beginning"),
-    "enable.auto.commit": ("false", "a run commits nothing"),
-    "auto.commit.interval.ms": (None, "a run commits nothing"),
+    "enable.auto.commit": ("true", "a run commits what it has read"),
     "group.id": (None, "each run has a group of its own"),
 }
 _PRODUCER_FIXED = {

@@ -17,14 +17,10 @@ What counts as acknowledged is what the client says: with acks=0 it says so on s
 
 from __future__ import annotations
 
-import gc
-import os
-import sys
 import threading
 import time
 from bisect import bisect_right
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -40,16 +36,29 @@ from penstock.measure import schedule
 from penstock.measure.journal import Writer
 from penstock.measure.ledger import UNPLACED, Ledger, Rows
 from penstock.measure.messages import Messages
-from penstock.measure.rdkafka import PURGED, QUEUE_FULL, Client, Reports
+from penstock.measure.punctual import be_punctual, keep_python_out_of_the_way
+from penstock.measure.rdkafka import MESSAGE, PURGED, QUEUE_FULL, Client, Reports
 from penstock.measure.sent_trace import SentTrace
 
 # Handed over in one call at most, under one reading of the clock: 64 × 0.4 µs.
 GROUP = 64
+# How long it sleeps at least. To wake up costs 35 µs of a processor here, most of it the kernel's
+# and the hypervisor's: at 20,000 messages/s, for every single one, that would take from the
+# brokers more than half of one. It matters above 6,000 messages/s only.
+_REST_NS = 150_000
+# How long it goes on sending without hearing what became of it.
+_HEARS_NS = 100_000
 # How long after the end of its schedule a generator that is behind may go on, at least.
 GRACE_S = 30.0
 # A message that has no timeout is waited for as long as librdkafka's default is.
 LONGEST_TIMEOUT_S = 300.0
 CONNECT_S = 30.0
+# More requests than this are not recorded one by one; then it is not known how often a message
+# was tried. It concerns batches of a few messages only: a process sends a million messages/s at
+# most, and librdkafka puts up to 10,000 into a batch unless told otherwise.
+MOST_REQUESTS_PER_S = 2_000
+MOST_PER_S = 1_000_000
+BATCH_NUM_MESSAGES = 10_000
 _MARGIN_S = 5.0
 # Complete rows go to the writer in blocks: 8,192 are copied in 100 µs.
 _BLOCK = 8192
@@ -89,16 +98,25 @@ class ProducerJob:
         given = _first(self.config, "retries", "message.send.max.retries")
         return 2**31 - 1 if given is None else int(given)
 
+    @property
+    def client_config(self) -> dict[str, Any]:
+        """The user's configuration, with the log that the number of tries is read from."""
+        if not self.records_requests:
+            return dict(self.config)
+        debug = [part for part in str(self.config.get("debug", "")).split(",") if part]
+        return {
+            **self.config,
+            "debug": ",".join(dict.fromkeys([*debug, "msg"])),
+            # Or librdkafka would keep back these lines; what goes to a file is chosen later.
+            "log_level": 7,
+        }
 
-def client_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The user's configuration with the log that the number of tries is read from."""
-    debug = [part for part in str(config.get("debug", "")).split(",") if part]
-    return {
-        **config,
-        "debug": ",".join(dict.fromkeys([*debug, "msg"])),
-        # Or librdkafka would keep back the debug lines; what is written to a file is chosen later.
-        "log_level": 7,
-    }
+    @property
+    def records_requests(self) -> bool:
+        """Not if there were so many requests that to record them would slow the producer down."""
+        rate_per_s = min(MOST_PER_S, self.workload.arrivals.mean_per_s)
+        batch = int(self.config.get("batch.num.messages", BATCH_NUM_MESSAGES))
+        return rate_per_s / batch <= MOST_REQUESTS_PER_S
 
 
 class Producing:
@@ -107,7 +125,7 @@ class Producing:
     def __init__(self, job: ProducerJob, client: Client | None = None) -> None:
         self._job = job
         self._is_closed = job.workload.loop == "closed"
-        self._client = client or Client(client_config(job.config), job.topic)
+        self._client = client or Client(job.client_config, job.topic)
         self._due_ns = schedule.due_ns(
             job.workload.arrivals,
             job.length_s,
@@ -131,13 +149,15 @@ class Producing:
             retries=job.retries,
             keep_debug_lines="debug" in job.config,
         )
-        self._writer = Writer()
+        # It holds the interpreter now and then; whoever waits for that is as late as the writer.
+        self._writer = Writer(on_start=be_punctual)
         self._tidy_at_ns = 0
         self._blocked_ns = 0  # since when the client's queue has been full; 0: it is not
         self._queue_full_ns = 0
         self._next = 0
         self._was_abandoned = False
         self._client.partitions(CONNECT_S)
+        keep_python_out_of_the_way()
 
     def progress(self) -> dict[str, int]:
         """For any thread."""
@@ -152,7 +172,7 @@ class Producing:
         """Send the schedule and wait for what is said about it. `abandoned` ends it early."""
         self._trace.begins_ns = begins_ns
         self._tidy_at_ns = begins_ns
-        _be_quick()
+        be_punctual()
         ends_ns = begins_ns + round(self._job.length_s * 1e9)
         if self._is_closed:
             self._send_closed(begins_ns, ends_ns, abandoned)
@@ -171,10 +191,13 @@ class Producing:
         messages, client, note_sent = self._messages, self._client, self._ledger.note_sent
         hand_over, is_abandoned = client.hand_over, abandoned.is_set
         due_ns, count, window = self._due_ns, len(self._due_ns), messages.window
+        message_bytes = MESSAGE.itemsize
+        served_ns = 0
         freed_ns = 0  # while a backlog is worked off: when the messages before were taken
         while self._next < count:
             begin, at = self._next, 0
             messages.prepare(begin)
+            address = messages.address(begin)
             times = (due_ns[begin : begin + window] + begins_ns).tolist()
             size = len(times)
             while at < size:
@@ -182,12 +205,12 @@ class Producing:
                 if times[at] > now:
                     freed_ns = 0
                     self._serve(now)
-                    client.wait(min(times[at], self._tidy_at_ns))
+                    client.wait(min(times[at], self._tidy_at_ns), _REST_NS)
                     continue
                 if now > last_ns or is_abandoned():
                     return
                 end = bisect_right(times, now, at, min(size, at + GROUP))
-                if hand_over(messages.address(begin + at), end - at) == end - at:
+                if hand_over(address + message_bytes * at, end - at) == end - at:
                     if self._blocked_ns:
                         freed_ns = now
                         self._queue_full_ns += now - self._blocked_ns
@@ -199,7 +222,9 @@ class Producing:
                 else:
                     at += self._part_taken(begin + at, end - at, now, freed_ns)
                 self._next = begin + at
-                self._serve(now)
+                if now > served_ns + _HEARS_NS:  # it may be behind, and then it never waits
+                    self._serve(now)
+                    served_ns = now
 
     def _part_taken(self, first: int, count: int, now: int, freed_ns: int) -> int:
         """The client did not take all of them: it has no room, or refuses some for good."""
@@ -219,7 +244,7 @@ class Producing:
             if not self._blocked_ns:
                 self._blocked_ns = now
             self._serve(now, force=True)
-            self._client.wait(now + _RETRY_NS)
+            self._client.wait(now + _RETRY_NS, _REST_NS)
         return handed
 
     def _send_closed(self, begins_ns: int, ends_ns: int, abandoned: threading.Event) -> None:
@@ -246,13 +271,17 @@ class Producing:
     def _flush(self, abandoned: threading.Event) -> None:
         """Wait for the answers, for as long as the client may wait for them."""
         until_ns = monotonic_ns() + round((self._job.timeout_s + _MARGIN_S) * 1e9)
+        forced_ns = 0
         while self._ledger.under_way and not abandoned.is_set():
             now = monotonic_ns()
             if now > until_ns:
                 break
-            self._serve(now, force=True)
+            # To read a few reports costs as much as to read many.
+            is_time = now - forced_ns > _RETRY_NS
+            self._serve(now, force=is_time)
+            forced_ns = now if is_time else forced_ns
             if self._ledger.under_way:
-                self._client.wait(min(until_ns, self._tidy_at_ns))
+                self._client.wait(now + _RETRY_NS, _REST_NS)
 
     # --- hearing -------------------------------------------------------------------------------
 
@@ -357,28 +386,3 @@ def _ledger_room(config: Mapping[str, Any]) -> int:
 
 def _first(config: Mapping[str, Any], *names: str) -> Any:
     return next((config[name] for name in names if name in config), None)
-
-
-def _be_quick() -> None:
-    """Let nothing stand between a message that is due and its sending."""
-    # Nothing on the hot path makes cycles; a collection would stop it for milliseconds.
-    gc.collect()
-    gc.freeze()
-    gc.disable()
-    # The writer's thread lets go of the interpreter after this long when the loop wants it.
-    sys.setswitchinterval(0.0002)
-    with suppress(OSError):
-        _set_timer_slack_ns(1)
-    # The hosts of a cluster are machines of their own; here they share processors. A generator
-    # that waits for brokers to leave one would measure that.
-    with suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), -10)
-
-
-def _set_timer_slack_ns(slack_ns: int) -> None:
-    """How much later than asked the kernel may wake this thread, to save power: 50 µs by default."""
-    import ctypes
-
-    set_timer_slack = 29  # PR_SET_TIMERSLACK of linux/prctl.h
-    if ctypes.CDLL(None, use_errno=True).prctl(set_timer_slack, slack_ns, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "prctl")

@@ -14,6 +14,7 @@ from __future__ import annotations
 import ctypes
 import os
 import select
+import time
 from collections.abc import Callable, Mapping
 from ctypes import POINTER, byref, c_char_p, c_int, c_int32, c_size_t, c_void_p
 from dataclasses import dataclass
@@ -54,6 +55,8 @@ PURGED = (-152, -151)
 _ROOM = 1 << 16
 # Fewer than this many wait for others: a pass costs 15 µs however few they are.
 _ENOUGH = 512
+# Too short to be woken for a report before: to sleep costs half of what it does to watch.
+_SHORT_WAIT_NS = 200_000
 _LONGEST_WAIT_NS = 100_000_000
 # Where the view of memory begins; the first page is never mapped.
 _FIRST_ADDRESS = 4096
@@ -191,7 +194,7 @@ def _configuration(config: Mapping[str, object]) -> int:
             lib.conf_destroy(made)
             raise BadInput(
                 f"Kafka's client refuses its configuration: {problem.value.decode()}",
-                "correct that property of the producer",
+                "correct that property in `settings` or `consumers`",
             )
     return made
 
@@ -234,7 +237,11 @@ class Client:
         one = (1).to_bytes(8, "little")
         lib.queue_io_event_enable(self._queue, self.wakeup, one, len(one))
         self.lines: list[LogLine] = []
+        # Where librdkafka puts the parts of a log line: made once, for there are many.
+        self._log = (c_char_p(), c_char_p(), c_int())
+        self._log_at = tuple(map(byref, self._log))
         self.errors: set[str] = set()
+        _memory()  # the first time takes a while
         self._pointers = np.zeros(_ROOM, dtype=np.uint64)
         self._pointers_at = self._pointers.ctypes.data
         # Events whose messages are not read yet, and until which pointer each reaches, and when.
@@ -242,6 +249,7 @@ class Client:
         self._ends: list[int] = []
         self._times: list[int] = []
         self._last_ns = 0
+        self._woken_ns = 0
 
     def partitions(self, timeout_s: float) -> int:
         """How many the topic has: the client is connected when it knows."""
@@ -313,13 +321,21 @@ class Client:
                 events.clear()
         return found
 
-    def wait(self, until_ns: int) -> None:
-        """Wait until then, or until there is something to `serve`."""
-        left_ns = until_ns - monotonic_ns()
-        if left_ns > 0:
-            readable, _, _ = select.select((self.wakeup,), (), (), left_ns / 1e9)
+    def wait(self, until_ns: int, rest_ns: int = 0) -> None:
+        """Wait until then, or until there is something to `serve`; but never less than `rest_ns`
+        from the end of the last wait."""
+        now = monotonic_ns()
+        rest_until_ns = self._woken_ns + rest_ns
+        sleep_ns = max(rest_until_ns, until_ns if until_ns - now < _SHORT_WAIT_NS else 0) - now
+        if sleep_ns > 0:
+            time.sleep(sleep_ns / 1e9)
+            now = monotonic_ns()
+        if until_ns > now:
+            readable, _, _ = select.select((self.wakeup,), (), (), (until_ns - now) / 1e9)
             if readable:
                 os.eventfd_read(self.wakeup)
+            now = monotonic_ns()
+        self._woken_ns = now
 
     def purge(self) -> None:
         """Give up what is still queued or in flight; `serve` tells which (`PURGED`)."""
@@ -352,8 +368,8 @@ class Client:
 
     def _note(self, kind: int, event: int) -> None:
         if kind == _LOG:
-            facility, text, level = c_char_p(), c_char_p(), c_int()
-            self._lib.event_log(event, byref(facility), byref(text), byref(level))
+            self._lib.event_log(event, *self._log_at)
+            facility, text, level = self._log
             self.lines.append(
                 LogLine(monotonic_ns(), level.value, facility.value or b"", text.value or b"")
             )

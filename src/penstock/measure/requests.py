@@ -15,6 +15,11 @@ works: a request takes the lowest numbers that wait; a broker's connection answe
 its requests; what is to be tried again waits again. If the numbers do not come out even in the
 end (another version of librdkafka may log or work otherwise), the tries of that partition are
 unknown rather than wrong.
+
+To log, fetch and read the lines of a request takes 40 to 80 µs of CPU here (a request without
+them 70 µs, on both sides of the client's queue): nothing for requests of a hundred messages, but
+too much where every message has its own and they come by the thousand. See
+`ProducerJob.records_requests`.
 """
 
 from __future__ import annotations
@@ -30,11 +35,12 @@ import numpy.typing as npt
 
 from penstock.measure.rdkafka import LogLine
 
-_BEGIN = rb"\[thrd:(?P<broker>[^\]]*)\]: .*\[(?P<partition>\d+)\]: "
+# Neither a topic nor the name of a broker has a space in it.
+_BEGIN = rb"\[thrd:(?P<broker>[^\]]*)\]: (?:\S+ )?\S+ \[(?P<partition>\d+)\]: "
 _PRODUCE = re.compile(
-    _BEGIN + rb"Produce MessageSet with (\d+) message\(s\) \((\d+) bytes,.* MsgId (\d+),"
+    _BEGIN + rb"Produce MessageSet with (\d+) message\(s\) \((\d+) bytes, .*? MsgId (\d+),"
 )
-_ANSWER = re.compile(_BEGIN + rb"MessageSet with (\d+) message\(s\) \(MsgId \d+, .*?\) (.*)")
+_ANSWER = re.compile(_BEGIN + rb"MessageSet with (\d+) message\(s\) \(MsgId \d+, [^)]*\) (.*)")
 _TIMEOUT = re.compile(_BEGIN + rb"timed out \d+\+\d+ message\(s\) \(MsgId (\d+)\.\.(\d+)\)")
 _ACTIONS = re.compile(rb"\(actions ([^)]*)\)")
 # These errors mean stale knowledge of the leader: to try again does not count as a retry.

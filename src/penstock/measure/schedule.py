@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import islice, takewhile
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,8 +32,23 @@ def resolve(workload: Workload, base: Path) -> Workload:
 
 
 def resolve_scenario(scenario: Scenario, base: Path) -> Scenario:
-    """The same for a whole scenario; `base` is where its own file lies."""
-    return replace(scenario, workload=resolve(scenario.workload, base))
+    """The same for a whole scenario, its matrix too; `base` is where its own file lies."""
+    matrix = {
+        path: tuple(_with_times(value, base) for value in values)
+        for path, values in scenario.matrix.items()
+    }
+    return replace(scenario, workload=resolve(scenario.workload, base), matrix=matrix)
+
+
+def _with_times(value: Any, base: Path) -> Any:
+    """A value of a matrix, which is still as it was written, with every recording in it read."""
+    if isinstance(value, (list, tuple)):
+        return [_with_times(item, base) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    if value.get("kind") == RecordedArrivals.kind and isinstance(value.get("file"), str):
+        return {**value, "at_s": _read_times(base / value["file"])}
+    return {name: _with_times(item, base) for name, item in value.items()}
 
 
 def _read_times(path: Path) -> list[float]:

@@ -70,6 +70,9 @@ class SentTrace:
         self._rows: list[Rows] = []
         self._row_count = 0
         self._request_rows: list[Request] = []
+        # The first time takes 50 ms, in which nothing is due yet.
+        self._sent.append(self._columns(joined([])))
+        self._requests.append(_request_columns([], self.producer))
         self._written_s = time.monotonic()
 
     # --- while the load runs -------------------------------------------------------------------

@@ -33,6 +33,7 @@ from penstock.domain.errors import PenstockError
 from penstock.domain.workload import Workload
 from penstock.measure.consuming import Consuming, ReaderJob
 from penstock.measure.producing import ProducerJob, Producing
+from penstock.measure.punctual import be_punctual
 
 _PROGRESS_S, _HURRIED_S = 0.25, 0.05
 
@@ -102,6 +103,7 @@ class _Ticker:
         self._parent.tell("progress", **self._progress())
 
     def _run(self) -> None:
+        be_punctual()  # or who waits for the interpreter meanwhile is not
         told: dict[str, Any] = {}
         while not self._ended.wait(
             _HURRIED_S if self._parent.has_ordered("hurry") else _PROGRESS_S

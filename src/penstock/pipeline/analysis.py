@@ -37,7 +37,9 @@ def analyze(
     runs = _opened(directories, limits_ms)
     if not runs:
         return {}
-    collected = Summary.of(_counted(spark, runs).toArrow())
+    collected = Summary.of(_counted(spark, runs, is_exact=False).toArrow())
+    if not collected.is_clear:
+        collected = Summary.of(_counted(spark, runs, is_exact=True).toArrow())
     return {run.directory: _metrics(run, collected) for run in runs}
 
 
@@ -71,6 +73,11 @@ def _opened(directories: Sequence[Path], limits_ms: Sequence[float]) -> list[_Op
     for limit_ms in limits_ms:
         if not (math.isfinite(limit_ms) and limit_ms > 0):
             raise BadInput(f"a latency limit of {limit_ms:g} ms says nothing", "use more than 0")
+    if len(directories) > states.MOST_RUNS:
+        raise BadInput(
+            f"{len(directories)} runs are too many for one analysis",
+            f"analyse at most {states.MOST_RUNS} at a time",
+        )
     runs = [_open(number, path, limits_ms) for number, path in enumerate(directories)]
     by_id: dict[str, Path] = {}
     for found in runs:
@@ -105,7 +112,7 @@ def _open(number: int, directory: Path, limits_ms: Sequence[float]) -> _OpenRun:
 # --- counting, on Spark --------------------------------------------------------------------------
 
 
-def _counted(spark: SparkSession, runs: Sequence[_OpenRun]) -> DataFrame:
+def _counted(spark: SparkSession, runs: Sequence[_OpenRun], *, is_exact: bool) -> DataFrame:
     def read(trace: str) -> DataFrame:
         found = [(run.columns.number, file) for run in runs for file in run.files[trace]]
         return traces.read(spark, trace, found)
@@ -118,9 +125,10 @@ def _counted(spark: SparkSession, runs: Sequence[_OpenRun]) -> DataFrame:
     cores = spark.sparkContext.defaultParallelism
     # A multiple of the cores, or some would idle at the end.
     pieces = cores * max(1, math.ceil(most / _MESSAGES_PER_PIECE / cores))
-    messages = states.messages(read("sent"), read("received"), seen, pieces)
+    messages = states.messages(read("sent"), read("received"), seen, pieces, is_exact=is_exact)
     table = summary.table(spark, [run.columns for run in runs])
-    return summary.counted(latency.with_times(messages.join(F.broadcast(table), "run")))
+    with_run = messages.join(F.broadcast(table), "run")
+    return summary.counted(latency.with_times(with_run))
 
 
 # --- figures, on the driver ----------------------------------------------------------------------

@@ -61,22 +61,33 @@ class Entries:
 class Summary:
     """The collected summary of all runs, found by run and what."""
 
-    keys: Ints
+    keys: Ints  # of run and what, rising
     rows: Entries
 
     @classmethod
     def of(cls, collected: Any) -> Summary:
         """From the Arrow table of `summary.counted`."""
-        columns = {
-            name: collected.column(name).to_numpy().astype(np.int64)
-            for name in collected.column_names
-        }
-        keys = columns.pop("run") * summary.WHATS + columns.pop("what")
-        order = np.lexsort((columns["bucket"], columns["at"], keys))
-        return cls(keys[order], Entries(**{name: a[order] for name, a in columns.items()}))
+        key, *amounts = (
+            collected.column(name).to_numpy().astype(np.int64, copy=False)
+            for name in ("key", "entries", "total", "least", "most")
+        )
+        order = np.argsort(key)
+        key, amounts = key[order], [column[order] for column in amounts]
+        at = (key >> summary.BUCKET_BITS) & (1 << summary.AT_BITS) - 1
+        bucket = key & (1 << summary.BUCKET_BITS) - 1
+        return cls(
+            key >> summary.BUCKET_BITS + summary.AT_BITS,
+            Entries(at - summary.AT_ZERO, bucket, *amounts),
+        )
 
     def of_run(self, number: int) -> RunSummary:
         return RunSummary(self, number)
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the number of copies of every message is known."""
+        what = self.keys & (1 << summary.WHAT_BITS) - 1
+        return not bool((what == summary.UNCLEAR).any())
 
 
 @dataclass(frozen=True)
@@ -87,7 +98,7 @@ class RunSummary:
     number: int
 
     def entries(self, what: int) -> Entries:
-        key = self.number * summary.WHATS + what
+        key = self.number << summary.WHAT_BITS | what
         first, end = np.searchsorted(self.whole.keys, (key, key + 1))
         return self.whole.rows.where(slice(int(first), int(end)))
 

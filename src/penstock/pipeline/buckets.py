@@ -1,4 +1,4 @@
-"""HDR buckets as Spark expressions: the same numbers as `measure.histogram`, without Python workers.
+"""HDR buckets in SQL: the same numbers as `measure.histogram`, without Python workers.
 
 With `digits` significant digits a power of two is cut into as many steps as HdrHistogram has it
 (its half count of sub-buckets): 1,024 for three digits, 128 for two. The bucket of v is numbered
@@ -9,36 +9,37 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F
-
 Digits = Literal[2, 3]
 STEPS: dict[Digits, int] = {2: 128, 3: 1024}
-_MOST_BITS = 63
+# A bucket does not depend on the bits of what is smaller; beyond 2 hours speed does not matter.
+_FEW_BITS, _MANY_BITS = STEPS[2].bit_length(), 43
 
 
-def bit_length(value: Column, least: int = 0, most: int = _MOST_BITS) -> Column:
-    """Of a whole number that is not negative. Found by halving: Spark has no function for it.
+def bit_length(value: str) -> str:
+    """Of a whole number that is not negative; of one below 128: 8, which makes no difference here.
 
-    Its log2 is not exact near a power of two; this takes six comparisons and no conversion.
+    Found by halving, for Spark has no function for it: five comparisons.
     """
+    return _halved(value, _FEW_BITS, _MANY_BITS + 1)
+
+
+def _halved(value: str, least: int, most: int) -> str:
+    if least > _MANY_BITS:
+        # The logarithm is not exact near a power of two, but then what it leaves is 0 or 2, not 1.
+        power = f"int(floor(log2({value})))"
+        return f"{power} + int(shiftright({value}, {power}))"
     if least == most:
-        return F.lit(least)
+        return str(least)
     middle = (least + most) // 2
-    lower, upper = bit_length(value, least, middle), bit_length(value, middle + 1, most)
-    return F.when(value < F.lit(1 << middle), lower).otherwise(upper)
+    lower, upper = _halved(value, least, middle), _halved(value, middle + 1, most)
+    return f"if({value} < {1 << middle}L, {lower}, {upper})"
 
 
-def bucket(value: Column, bits: Column, is_whole: Column) -> Column:
-    """The number of the bucket of `value`, whose bit length is `bits`.
-
-    With three digits where `is_whole`, with two elsewhere.
-    """
-    steps = F.when(is_whole, STEPS[3]).otherwise(STEPS[2])
-    step_bits = F.when(is_whole, STEPS[3].bit_length()).otherwise(STEPS[2].bit_length())
-    shift = F.greatest(F.lit(0), bits - step_bits)
-    # As a call by name: the function for columns takes only a fixed shift.
-    return (F.call_function("shiftright", value, shift) + shift * steps).cast("int")
+def bucket(value: str, bits: str, has_three_digits: str) -> str:
+    """The number of the bucket of `value`, whose bit length is `bits`; of three digits or of two."""
+    few, many = STEPS[2], STEPS[3]
+    shift = f"greatest(0, {bits} - if({has_three_digits}, {many.bit_length()}, {few.bit_length()}))"
+    return f"shiftright({value}, {shift}) + {shift} * if({has_three_digits}, {many}L, {few}L)"
 
 
 def rounded_down(value: int, digits: Digits) -> int:

@@ -15,8 +15,9 @@ moved to where it must lie, between sent and visible, if it is off by no more th
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
+
+from penstock.pipeline.states import NONE
 
 LATENCY, ACKNOWLEDGEMENT, COMMIT_FETCH = "latency", "acknowledgement", "commit+fetch"
 PARTS = ("waiting", "produce", "commit", "fetch", COMMIT_FETCH, "answer")
@@ -25,63 +26,58 @@ TIMES = {name: f"{name.replace('+', '_')}_ns" for name in (LATENCY, ACKNOWLEDGEM
 
 # Half a millisecond for the truncation, and as much for the anchors and the brokers' timer.
 _TOLERANCE_NS = 1_000_000
-_MS = 1_000_000
 
 
 def with_times(messages: DataFrame) -> DataFrame:
-    """Adds a column for each of `TIMES`, empty where there is no such time, and two marks.
+    """Adds a column for each of `TIMES`, NONE where there is no such time, and two marks.
 
-    Expects the columns of `states.messages` and those of `WallClock`. `is_misplaced`: the append
-    time contradicts ours; `is_backwards`: a time lies before what must have come first.
+    Expects the columns of `states.messages` and those of the runs. `is_misplaced`: the append time
+    contradicts ours; `is_backwards`: a time lies before what must have come first.
     """
-    intended, sent, told_ns = F.col("intended_ns"), F.col("sent_ns"), F.col("told_ns")
-    received, visible = F.col("received_ns"), F.col("visible_ns")
-    is_backwards = _any(
-        received < sent - _TOLERANCE_NS,
-        sent < intended - _TOLERANCE_NS,
-        told_ns < sent - _TOLERANCE_NS,
+    # A watcher that was told a little later than the consumer saw it a little later.
+    visible = "greatest(if(visible_ns < 0, received_ns, least(visible_ns, received_ns)), sent_ns)"
+    wall_ns = "appended_ms * 1000000L + 500000L"
+    appended = f"anchor_ns + bigint(({wall_ns} - anchor_wall_ns) * clock_rate)"
+    timed = messages.selectExpr(
+        "*",
+        f"{visible} as limit_ns",
+        f"if(appended_ms < 0 or anchor_ns < 0, {NONE}L, {appended}) as broker_ns",
     )
-    # A reader that was told a little later than the consumer saw it a little later.
-    limit = F.greatest(F.least(visible, received), sent)
-    appended = _monotonic_ns(F.col("appended_ms"))
-    timed = messages.withColumns({"limit_ns": limit, "appended_ns": appended})
-    limit, appended = F.col("limit_ns"), F.col("appended_ns")
-    is_misplaced = _any(appended < sent - _TOLERANCE_NS, appended > limit + _TOLERANCE_NS)
-    placed = timed.withColumns(
-        {
-            "is_misplaced": is_misplaced,
-            "is_backwards": is_backwards,
-            "appended_ns": F.when(~is_misplaced, F.greatest(F.least(appended, limit), sent)),
-        }
+    early, late = f"sent_ns - {_TOLERANCE_NS}L", f"limit_ns + {_TOLERANCE_NS}L"
+    placed = timed.selectExpr(
+        "*",
+        f"broker_ns >= 0 and sent_ns >= 0 and (broker_ns < {early} or broker_ns > {late}) "
+        "as is_misplaced",
+        " or ".join(
+            (
+                _is_before("received_ns", "sent_ns"),
+                _is_before("sent_ns", "intended_ns"),
+                _is_before("told_ns", "sent_ns"),
+            )
+        )
+        + " as is_backwards",
+        "greatest(least(broker_ns, limit_ns), sent_ns) as appended_ns",
     )
-    is_watched = visible.isNotNull()
-    is_sound = received.isNotNull() & ~F.col("is_backwards")
-    is_split = appended.isNotNull() & is_sound
-    return placed.withColumns(
-        {
-            "latency_ns": _since(intended, received),
-            "acknowledgement_ns": F.when(F.col("told") == 0, _since(intended, told_ns)),
-            "waiting_ns": F.when(is_sound, _since(intended, sent)),
-            "produce_ns": F.when(is_split, appended - sent),
-            "commit_ns": F.when(is_split & is_watched, limit - appended),
-            "fetch_ns": F.when(is_split & is_watched, _since(limit, received)),
-            "commit_fetch_ns": F.when(is_split & ~is_watched, limit - appended),
-            "answer_ns": _since(sent, told_ns),
-        }
-    ).drop("limit_ns", "appended_ns")
+    arrived = "received_ns >= 0 and sent_ns >= 0 and not is_backwards"
+    split = f"{arrived} and broker_ns >= 0 and not is_misplaced"
+    return placed.selectExpr(
+        "*",
+        _span("intended_ns", "received_ns", "latency_ns"),
+        _span("intended_ns", "told_ns", "acknowledgement_ns", "told = 0"),
+        _span("intended_ns", "sent_ns", "waiting_ns", arrived),
+        _span("sent_ns", "appended_ns", "produce_ns", split),
+        _span("appended_ns", "limit_ns", "commit_ns", f"{split} and visible_ns >= 0"),
+        _span("limit_ns", "received_ns", "fetch_ns", f"{split} and visible_ns >= 0"),
+        _span("appended_ns", "limit_ns", "commit_fetch_ns", f"{split} and visible_ns < 0"),
+        _span("sent_ns", "told_ns", "answer_ns"),
+    )
 
 
-def _monotonic_ns(wall_ms: Column) -> Column:
-    since_anchor = wall_ms * _MS + F.lit(_MS // 2) - F.col("anchor_wall_ns")
-    return F.col("anchor_ns") + (since_anchor * F.col("clock_rate")).cast("long")
+def _span(earlier: str, later: str, name: str, condition: str = "true") -> str:
+    """How much later; none if it is earlier by more than the tolerance."""
+    is_there = f"{condition} and {earlier} >= 0 and {later} >= {earlier} - {_TOLERANCE_NS}L"
+    return f"if({is_there} and {later} >= 0, greatest({later} - {earlier}, 0L), {NONE}L) as {name}"
 
 
-def _since(earlier: Column, later: Column) -> Column:
-    """How much later; nothing if it is earlier by more than the tolerance."""
-    took = later - earlier
-    return F.when(took >= -_TOLERANCE_NS, F.greatest(took, F.lit(0)))
-
-
-def _any(*conditions: Column) -> Column:
-    """Whether one of them holds; what is unknown does not."""
-    return F.coalesce(*(F.when(condition, True) for condition in conditions), F.lit(False))
+def _is_before(later: str, earlier: str) -> str:
+    return f"({later} >= 0 and {earlier} >= 0 and {later} < {earlier} - {_TOLERANCE_NS}L)"

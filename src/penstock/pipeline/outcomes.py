@@ -1,4 +1,4 @@
-"""What became of a message, as one small number: packed in Spark, taken apart again in numpy.
+"""What became of a message, as one small number: packed in SQL, taken apart again in numpy.
 
 Messages with the same number are counted together, so that all counts of a run come out of one
 aggregation, and any of them can be had per slice of time.
@@ -11,55 +11,29 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from pyspark.sql import Column
-from pyspark.sql import functions as F
 
 from penstock.domain.message import Acknowledgement
 
 # By position: the number that stands for it.
-TOLD = tuple(Acknowledgement)
+TOLD = (Acknowledgement.ACKNOWLEDGED, Acknowledgement.FAILED, Acknowledgement.UNKNOWN)
 _NO_TRIES, _ONE_TRY, _RETRIED = range(3)
 # Bits: 2 for what the client said, 2 for copies (0, 1, more), 2 for tries, 1 for whether it was
 # sent, 1 for stale; the rest counts the limits that its latency exceeded.
 _COPIES, _TRIES, _SENT, _STALE, _LATE = 2, 4, 6, 7, 8
+MOST_LIMITS = 255
+
+told_number = f"if(told = '{TOLD[0]}', 0, if(told = '{TOLD[1]}', 1, 2))"
 
 
-def told_number(told: Column) -> Column:
-    """The word of the trace as its place in `TOLD`."""
-    number = F.when(told == str(TOLD[0]), 0)
-    for place, word in enumerate(TOLD[1:], 1):
-        number = number.when(told == str(word), place)
-    return number.cast("int")
-
-
-def packed(
-    *,
-    told: Column,
-    copies: Column,
-    tries: Column,
-    is_sent: Column,
-    latency_ns: Column,
-    stale_ns: Column,
-    limits_ns: Sequence[Column],
-) -> Column:
-    """The number. `limits_ns` rise; a latency exceeds a limit if it is more."""
-    tried = F.when(tries.isNull(), _NO_TRIES).when(tries > 1, _RETRIED).otherwise(_ONE_TRY)
-    late = F.lit(0)
-    for limit_ns in limits_ns:
-        late = late + _bit(latency_ns > limit_ns)
+def packed(limits_ns: Sequence[str]) -> str:
+    """The number, from the columns of `latency.with_times`. Limits are columns too, and rise."""
+    tried = f"if(tries < 0, {_NO_TRIES}, if(tries > 1, {_RETRIED}, {_ONE_TRY}))"
+    late = " + ".join(f"if(latency_ns > {limit_ns}, 1, 0)" for limit_ns in limits_ns)
     return (
-        told
-        + F.least(copies, F.lit(2)).cast("int") * (1 << _COPIES)
-        + tried * (1 << _TRIES)
-        + _bit(is_sent) * (1 << _SENT)
-        + _bit(latency_ns > stale_ns) * (1 << _STALE)
-        + late * (1 << _LATE)
+        f"told + int(least(copies, 2L)) * {1 << _COPIES} + {tried} * {1 << _TRIES} "
+        f"+ if(sent_ns < 0, 0, {1 << _SENT}) + if(latency_ns > stale_ns, {1 << _STALE}, 0) "
+        f"+ ({late}) * {1 << _LATE}"
     )
-
-
-def _bit(condition: Column) -> Column:
-    """Not true is 0, and so is unknown."""
-    return F.when(condition, 1).otherwise(0)
 
 
 @dataclass(frozen=True)

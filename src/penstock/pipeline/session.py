@@ -76,15 +76,16 @@ def _settings(scratch: Path) -> dict[str, str]:
         "spark.driver.memory": DRIVER_MEMORY,
         "spark.driver.extraJavaOptions": (
             f"-Dlog4j2.configurationFile={log4j.as_uri()} -Djava.io.tmpdir={scratch} "
-            # Half a second less until the session is there, and no files in /tmp.
-            "-XX:+UseParallelGC -XX:-UsePerfData"
+            # Spark makes methods of more than 8,000 bytes, which Java would not compile.
+            "-XX:-DontCompileHugeMethods -XX:+UseParallelGC -XX:-UsePerfData"
         ),
         "spark.local.dir": str(scratch / "local"),
         "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # A join of pieces that were cut by (run, chunk) needs no further exchange.
-        "spark.sql.requireAllClusterKeysForCoPartition": "false",
+        # The small table before the real one: full at once with keys that hardly repeat, and as
+        # much code again to compile.
+        "spark.sql.codegen.aggregate.map.twolevel.enabled": "false",
     }
 
 

@@ -4,9 +4,14 @@ A copy is a record of the topic, a (partition, offset); the same one given to th
 is a re-delivery. Of several copies the first counts: when the message was first appended, first
 visible, first received.
 
-Both sides are cut into pieces by *neighbouring* numbers: messages with neighbouring numbers were
-sent one after the other, so a piece covers few slices of time, and the counts that follow are
-nearly done before anything has to be gathered from all pieces.
+The join is an aggregation: what was sent and what was received of a message are rows with the same
+number, so one pass over both does, it spills where memory is short, and numbers that only one side
+knows come along. The rows are cut into pieces by *neighbouring* numbers: those messages were sent
+one after the other, so a piece covers few slices of time, and the counts that follow are nearly
+done before anything has to be gathered from all pieces.
+
+Expressions are SQL text, here and in what follows: built from columns in Python, they would take
+longer to build than a small run to count.
 """
 
 from __future__ import annotations
@@ -14,115 +19,170 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from penstock.domain.trace import SEQUENCE_BITS
 from penstock.pipeline.outcomes import told_number
 
+# Stands for "there is none" in the columns of `messages`: all that they hold is 0 or more. Spark
+# makes twice as much code of a column that may be empty, and its compilation is what a small run
+# waits for.
+NONE = -1
+
+# Run and message in one number: 2¹³ runs of 2¹⁰ producers. What has no place in it is foreign for
+# certain; all of a run's have one number, the largest.
+_ID_BITS = SEQUENCE_BITS + 10
+_NO_ID = (1 << _ID_BITS) - 1
+MOST_RUNS = 1 << 63 - _ID_BITS
 # Messages whose numbers differ in the lowest bits only stay together: 16,384 of them.
 _CHUNK_BITS = 14
 # Partition and offset in one number: 2²⁰ partitions of 2⁴³ records.
-_OFFSET_BITS = 43
+_PLACE = "shiftleft(bigint(partition), 43) | `offset`"
+# What the client said, tries and size of a message in one number.
+_MISC = "shiftleft(bigint(size_bytes), 18) | shiftleft(bigint({tries} + 1), 2) | {told}"
 
 
 def messages(
-    sent: DataFrame, received: DataFrame, seen: DataFrame | None, pieces: int
+    sent: DataFrame,
+    received: DataFrame,
+    seen: DataFrame | None,
+    pieces: int,
+    *,
+    is_exact: bool = False,
 ) -> DataFrame:
-    """One row for each message sent, and one with an empty `intended_ns` for each foreign number.
+    """One row for each message sent, and one without `intended_ns` for each foreign number.
 
     Columns: run, intended_ns, sent_ns, told_ns, told (place in `outcomes.TOLD`), tries, size_bytes;
-    copies, receipts, received_ns, appended_ms, visible_ns (empty where nobody watched).
+    copies, receipts, received_ns, appended_ms, visible_ns (NONE where nobody watched). Then
+    `is_unclear`: received three times or more, as some of two or more copies; how many, only the
+    exact way tells, which costs half as much again. With `seen` it is always exact.
     """
-    by_number = ["run", "chunk", "id"]
-    left = _cut(
-        sent.select(
-            "run",
-            _chunk("id"),
-            "id",
-            "intended_ns",
-            "sent_ns",
-            "told_ns",
-            told_number(F.col("told")).alias("told"),
-            "tries",
-            "size_bytes",
-        ),
-        pieces,
-    )
-    right = _arrivals(received, seen, pieces)
-    # A hash table per piece: the number of pieces grows with the rows, so that it stays small.
-    joined = left.join(right.hint("shuffle_hash"), by_number, "full_outer")
-    return joined.drop("chunk", "id").withColumns(
-        {
-            "copies": F.coalesce("copies", F.lit(0)),
-            "receipts": F.coalesce("receipts", F.lit(0)),
-        }
-    )
-
-
-def _arrivals(received: DataFrame, seen: DataFrame | None, pieces: int) -> DataFrame:
-    """One row per number that was received: its copies and receipts, and the first times of it."""
-    if seen is None:
-        rows = received.select(
-            "run", _chunk("id"), "id", _place(), "received_ns", "appended_ms", _nothing()
+    if seen is None and not is_exact:
+        receipts = received.selectExpr(
+            f"{_number()} as number",
+            "received_ns as a",
+            f"coalesce(appended_ms, {NONE}L) as b",
+            f"{_PLACE} as c",
+            "bigint(null) as d",
         )
-        records = _records(_cut(rows, pieces), ["run", "chunk", "id", "place"])
+        copies = (
+            "count(if(d is null, 1, null)) as receipts",
+            "min(if(d is null, c, null)) as first_place",
+            "max(if(d is null, c, null)) as last_place",
+        )
+        counted = (
+            "if(receipts < 2 or first_place = last_place, least(receipts, 1L), receipts) as copies",
+            "receipts",
+            f"{NONE}L as visible_ns",
+            "receipts > 2 and first_place < last_place as is_unclear",
+        )
+        both = _sent(sent).unionAll(receipts)
     else:
-        records = _cut(_watched_records(received, seen, pieces), pieces)
-    return records.groupBy("run", "chunk", "id").agg(
-        F.count(F.lit(1)).alias("copies"),
-        F.sum("receipts").alias("receipts"),
-        F.min("received_ns").alias("received_ns"),
-        F.min("appended_ms").alias("appended_ms"),
-        F.min("visible_ns").alias("visible_ns"),
+        records = _records(received, seen, pieces).selectExpr(
+            "number",
+            "received_ns as a",
+            f"coalesce(appended_ms, {NONE}L) as b",
+            "visible_ns as c",
+            "bigint(null) as d",
+            "receipts as e",
+        )
+        copies = (
+            "count(if(d is null, 1, null)) as copies",
+            "sum(e) as receipts",
+            "min(if(d is null, c, null)) as visible_ns",
+        )
+        counted = (
+            "copies",
+            "coalesce(receipts, 0L) as receipts",
+            f"coalesce(visible_ns, {NONE}L) as visible_ns",
+            "false as is_unclear",
+        )
+        both = _sent(sent).selectExpr("*", "bigint(null) as e").unionAll(records)
+    grouped = (
+        _cut(both, "number", pieces)
+        .groupBy("chunk", "number")
+        .agg(
+            *_sql(
+                "max(if(d is null, null, a)) as intended_ns",
+                "max(if(d is null, null, b)) as sent_ns",
+                "max(if(d is null, null, c)) as told_ns",
+                "max(d) as misc",
+                "min(if(d is null, a, null)) as received_ns",
+                "min(if(d is null, b, null)) as appended_ms",
+                *copies,
+            )
+        )
+    )
+    times = ("intended_ns", "sent_ns", "told_ns", "received_ns", "appended_ms", "misc")
+    return grouped.selectExpr(
+        f"shiftright(number, {_ID_BITS}) as run",
+        *(f"coalesce({name}, {NONE}L) as {name}" for name in times),
+        *counted,
+    ).selectExpr(
+        "*",
+        "int(misc & 3) as told",
+        "int(shiftright(misc, 2) & 65535) - 1 as tries",
+        "shiftright(misc, 18) as size_bytes",
     )
 
 
-def _watched_records(received: DataFrame, seen: DataFrame, pieces: int) -> DataFrame:
-    """Records with the time at which the watcher saw them; by place, for a watcher reads no numbers.
+def _sent(sent: DataFrame) -> DataFrame:
+    return sent.selectExpr(
+        f"{_number()} as number",
+        "intended_ns as a",
+        f"coalesce(sent_ns, {NONE}L) as b",
+        f"coalesce(told_ns, {NONE}L) as c",
+        _MISC.format(tries=f"coalesce(int(tries), {NONE})", told=f"bigint({told_number})")
+        + " as d",
+    )
 
-    One aggregation over both instead of a join of two: receipts and sightings of a record are rows
-    with the same place.
+
+def _records(received: DataFrame, seen: DataFrame | None, pieces: int) -> DataFrame:
+    """One row per record that was received: number, receipts, received_ns, appended_ms, visible_ns.
+
+    By place, for a watcher reads no numbers: receipts and sightings of a record are rows with the
+    same place. What only the watcher saw was received by nobody.
     """
-    receipts = received.select(
-        "run", _chunk("offset"), _place(), "id", "received_ns", "appended_ms", _nothing()
-    )
-    sightings = seen.select(
+    rows = received.selectExpr(
         "run",
-        _chunk("offset"),
-        _place(),
-        F.lit(None).cast("long").alias("id"),
-        F.lit(None).cast("long").alias("received_ns"),
-        F.lit(None).cast("long").alias("appended_ms"),
-        F.col("seen_ns").alias("visible_ns"),
+        f"{_PLACE} as place",
+        f"{_number()} as number",
+        "received_ns",
+        "appended_ms",
+        "bigint(null) as visible_ns",
     )
-    both = _cut(receipts.unionAll(sightings), pieces)
-    records = _records(both, ["run", "chunk", "place"], F.max("id").alias("id"))
-    # What only the watcher saw was received by nobody.
-    return records.where(F.col("id").isNotNull()).select(
-        "run", _chunk("id"), "id", "receipts", "received_ns", "appended_ms", "visible_ns"
+    if seen is not None:
+        sightings = seen.selectExpr(
+            "run",
+            f"{_PLACE} as place",
+            *(f"bigint(null) as {name}" for name in ("number", "received_ns", "appended_ms")),
+            "seen_ns as visible_ns",
+        )
+        rows = rows.unionAll(sightings)
+    return (
+        _cut(rows, "place", pieces, "run")
+        .groupBy("run", "chunk", "place")
+        .agg(
+            *_sql(
+                "max(number) as number",
+                "count(received_ns) as receipts",
+                "min(received_ns) as received_ns",
+                "min(appended_ms) as appended_ms",
+                "min(visible_ns) as visible_ns",
+            )
+        )
+        .where("number is not null")
     )
 
 
-def _records(receipts: DataFrame, keys: list[str], *more: Column) -> DataFrame:
-    """One row per record; how often it was received, and when first."""
-    return receipts.groupBy(*keys).agg(
-        F.count("received_ns").alias("receipts"),
-        F.min("received_ns").alias("received_ns"),
-        F.min("appended_ms").alias("appended_ms"),
-        F.min("visible_ns").alias("visible_ns"),
-        *more,
-    )
+def _number() -> str:
+    """The number of the message among those of all runs."""
+    is_ours = f"id >= 0 and id < {_NO_ID}L"
+    return f"shiftleft(bigint(run), {_ID_BITS}) | if({is_ours}, id, {_NO_ID}L)"
 
 
-def _cut(rows: DataFrame, pieces: int) -> DataFrame:
-    return rows.repartition(pieces, "run", "chunk")
+def _cut(rows: DataFrame, column: str, pieces: int, *more: str) -> DataFrame:
+    chunked = rows.selectExpr("*", f"shiftright({column}, {_CHUNK_BITS}) as chunk")
+    return chunked.repartition(pieces, *more, "chunk")
 
 
-def _chunk(column: str) -> Column:
-    return F.shiftright(column, _CHUNK_BITS).alias("chunk")
-
-
-def _place() -> Column:
-    partition = F.shiftleft(F.col("partition").cast("long"), _OFFSET_BITS)
-    return partition.bitwiseOR(F.col("offset")).alias("place")
-
-
-def _nothing() -> Column:
-    return F.lit(None).cast("long").alias("visible_ns")
+def _sql(*expressions: str) -> list[Column]:
+    return [F.expr(expression) for expression in expressions]

@@ -1,11 +1,11 @@
 """All figures of all runs as one table of counts, small enough to collect. The one aggregation.
 
-Every message becomes some entries (run, what, at, bucket, amount), and equal ones are counted:
+Every message becomes some entries, and entries with the same key are counted:
 
-    a time        at 0, its bucket of three digits           the distribution of the whole run
-    a time        its slice or block, bucket of two digits   intervals; percentiles of each second
-    its outcome   its slice, the number of the outcome       every count, per slice; amount: bytes
-    …             see `WHATS`
+    a time        its bucket of three digits               the distribution of the whole run
+    a time        its stretch of time, bucket of two digits   intervals; percentiles of each second
+    its outcome   its slice of time, the outcome's number   every count, per slice; amount: bytes
+    …             see `what` below
 
 Its size depends on the length of the runs and not on the number of messages.
 """
@@ -15,28 +15,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame, SparkSession
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    DoubleType,
-    IntegerType,
-    LongType,
-    StructField,
-    StructType,
-)
 
 from penstock.pipeline import buckets
 from penstock.pipeline.latency import LATENCY, TIMES
 from penstock.pipeline.outcomes import packed
+from penstock.pipeline.states import NONE
 from penstock.pipeline.timeline import SECOND_NS, Timeline, WallClock
 
-# The times of the whole run come first, then those by slice, then the rest.
+# What an entry is about. First the times of the whole run, then those by stretch of time: a block
+# of slices, and for the latency, which comes last, a slice.
 WHOLE = {name: number for number, name in enumerate(TIMES)}
-SLICED = {name: len(TIMES) + number for number, name in enumerate(TIMES)}
-OUTCOME, ARRIVED, COPIES, AGAIN, FOREIGN, MISPLACED, BACKWARDS = range(
-    2 * len(TIMES), 2 * len(TIMES) + 7
-)
-WHATS = BACKWARDS + 1
+_BY_BLOCK = [name for name in TIMES if name != LATENCY]
+SLICED = {name: len(TIMES) + number for number, name in enumerate((*_BY_BLOCK, LATENCY))}
+# By slice: the outcome, and the number of copies where there is more than one. By second: arrivals.
+OUTCOME, COPIES, ARRIVED = (2 * len(TIMES) + i for i in range(3))
+# Of the whole run: receipts of the same record again, foreign records, doubtful times…
+AGAIN, FOREIGN, MISPLACED, BACKWARDS = (ARRIVED + 1 + i for i in range(4))
+# … and messages whose number of copies is unclear; then all has to be counted in the exact way.
+UNCLEAR = BACKWARDS + 1
+WHATS = UNCLEAR + 1
+
+# The key, from its lowest bits: bucket, stretch of time (the middle is 0), what, run.
+BUCKET_BITS, AT_BITS, WHAT_BITS = 16, 24, 5
+AT_ZERO = 1 << AT_BITS - 1
+_AT_SHIFT, _WHAT_SHIFT = BUCKET_BITS, BUCKET_BITS + AT_BITS
+RUN_SHIFT = _WHAT_SHIFT + WHAT_BITS
+
 # Limits come in so many columns at least: the code that Spark compiles depends on their number.
 _LEAST_LIMITS = 4
 _NO_LIMIT_NS = 2**63 - 1
@@ -50,138 +57,116 @@ class RunColumns:
     timeline: Timeline
     clock: WallClock | None
     stale_ns: int | None
-    limits_ns: tuple[int, ...]  # rising
+    limits_ns: tuple[int, ...]  # rising; at most MOST_LIMITS
 
 
 def table(spark: SparkSession, runs: Sequence[RunColumns]) -> DataFrame:
-    """The runs as a DataFrame, one row each."""
-    width = max(_LEAST_LIMITS, *(len(run.limits_ns) for run in runs))
-    columns = [
-        StructField("run", IntegerType(), False),
-        *(StructField(name, LongType(), False) for name in ("from_ns", "to_ns", "slice_ns")),
-        *(StructField(name, IntegerType(), False) for name in ("slices", "slices_per_block")),
-        *(StructField(name, LongType(), True) for name in ("anchor_wall_ns", "anchor_ns")),
-        StructField("clock_rate", DoubleType(), True),
-        StructField("stale_ns", LongType(), True),
-        *(StructField(f"limit_{i}_ns", LongType(), False) for i in range(width)),
-    ]
-    rows = [
-        (
-            run.number,
-            run.timeline.from_ns,
-            run.timeline.to_ns,
-            run.timeline.slice_ns,
-            run.timeline.slices,
-            run.timeline.slices_per_block,
-            run.clock.wall_ns if run.clock else None,
-            run.clock.monotonic_ns if run.clock else None,
-            run.clock.rate if run.clock else None,
-            run.stale_ns,
-            *run.limits_ns,
-            *(_NO_LIMIT_NS for _ in range(width - len(run.limits_ns))),
-        )
-        for run in runs
-    ]
-    return spark.createDataFrame(rows, StructType(columns))
+    """The runs as a DataFrame, one row each. What there is none of is NONE."""
+    clocks = [run.clock or WallClock(NONE, NONE, 1.0) for run in runs]
+    columns: dict[str, Sequence[int | float]] = {
+        "run": [run.number for run in runs],
+        "from_ns": [run.timeline.from_ns for run in runs],
+        "to_ns": [run.timeline.to_ns for run in runs],
+        "slice_ns": [run.timeline.slice_ns for run in runs],
+        "slices": [run.timeline.slices for run in runs],
+        "slices_per_block": [run.timeline.slices_per_block for run in runs],
+        "anchor_wall_ns": [clock.wall_ns for clock in clocks],
+        "anchor_ns": [clock.monotonic_ns for clock in clocks],
+        "stale_ns": [_NO_LIMIT_NS if run.stale_ns is None else run.stale_ns for run in runs],
+    }
+    for i in range(max(_LEAST_LIMITS, *(len(run.limits_ns) for run in runs))):
+        columns[f"limit_{i}_ns"] = [
+            run.limits_ns[i] if i < len(run.limits_ns) else _NO_LIMIT_NS for run in runs
+        ]
+    arrays = {name: pa.array(values, pa.int64()) for name, values in columns.items()}
+    arrays["clock_rate"] = pa.array([clock.rate for clock in clocks], pa.float64())
+    schema = pa.schema([pa.field(name, a.type, nullable=False) for name, a in arrays.items()])
+    return spark.createDataFrame(pa.table(arrays, schema=schema))
 
 
 def counted(messages: DataFrame) -> DataFrame:
-    """(run, what, at, bucket) → entries, total, least, most. See above.
+    """key → entries, total, least, most of their amounts. See above.
 
     Expects the columns of `table` and those of `latency.with_times`.
     """
     return (
         _entries(messages)
-        .groupBy("run", "what", "at", "bucket")
+        .groupBy("key")
         .agg(
-            F.count(F.lit(1)).alias("entries"),
-            F.sum("amount").alias("total"),
-            F.min("amount").alias("least"),
-            F.max("amount").alias("most"),
+            F.expr("count(1) as entries"),
+            F.expr("sum(amount) as total"),
+            F.expr("min(amount) as least"),
+            F.expr("max(amount) as most"),
         )
     )
 
 
 def _entries(messages: DataFrame) -> DataFrame:
-    """(run, what, at, bucket, amount), several for each message."""
-    intended, since = F.col("intended_ns"), F.col("intended_ns") - F.col("from_ns")
-    limits = [F.col(name) for name in messages.columns if name.startswith("limit_")]
-    prepared = messages.select(
-        "run",
-        *TIMES.values(),
-        "copies",
-        "slices_per_block",
-        intended.isNull().alias("is_foreign"),
-        (intended.between(F.col("from_ns"), F.col("to_ns") - 1)).alias("is_measured"),
-        # What was due after the end is in no slice that counts.
-        F.when(intended < F.col("to_ns"), F.floor(since / F.col("slice_ns")).cast("int"))
-        .otherwise(F.col("slices"))
-        .alias("slice"),
-        F.floor((F.col("received_ns") - F.col("from_ns")) / SECOND_NS)
-        .cast("int")
-        .alias("received_at"),
-        F.col("size_bytes").cast("long").alias("size_bytes"),
-        (F.col("receipts") - F.col("copies")).alias("again"),
-        "is_misplaced",
-        "is_backwards",
-        packed(
-            told=F.col("told"),
-            copies=F.col("copies"),
-            tries=F.col("tries"),
-            is_sent=F.col("sent_ns").isNotNull(),
-            latency_ns=F.col("latency_ns"),
-            stale_ns=F.col("stale_ns"),
-            limits_ns=limits,
-        ).alias("outcome"),
+    """(key, amount), several for each message."""
+    limits = [name for name in messages.columns if name.startswith("limit_") and name != "limit_ns"]
+    # What was due after the end is in no slice that counts.
+    slice_ = "if(intended_ns < to_ns, bigint(floor((intended_ns - from_ns) / slice_ns)), slices)"
+    prepared = messages.selectExpr(
+        f"shiftleft(run, {RUN_SHIFT}) as run_bits",
+        f"{_at_bits(f'floor({slice_} / slices_per_block)')} as block_bits",
+        f"{_at_bits(slice_)} as slice_bits",
+        f"{_at_bits(f'floor((received_ns - from_ns) / {SECOND_NS})')} as second_bits",
+        f"{packed(limits)} as outcome",
+        f"array({', '.join(_amounts())}) as amounts",
     )
-    # A list of numbers and a choice by each of them: unlike a list of structures, nothing is
-    # allocated for it.
-    several = prepared.withColumn("what", F.explode(F.array(*map(F.lit, range(WHATS)))))
-    several = several.withColumn("amount", _amount()).where(F.col("amount").isNotNull())
-    several = several.withColumn("bits", buckets.bit_length(F.col("amount")))
-    what = F.col("what")
+    placed = prepared.selectExpr(
+        "run_bits",
+        "block_bits",
+        "slice_bits",
+        "second_bits",
+        "outcome",
+        # The outer kind: before the other one Spark would work all of it out a second time, to
+        # see whether the list is empty.
+        "posexplode_outer(amounts) as (what, amount)",
+    ).where("amount >= 0")
+    bits = placed.selectExpr("*", f"{buckets.bit_length('amount')} as bits")
+    whole, sliced = len(TIMES), 2 * len(TIMES)
+    at = (
+        f"case when what < {whole} then {AT_ZERO << _AT_SHIFT}L "
+        f"when what < {SLICED[LATENCY]} then block_bits when what < {ARRIVED} then slice_bits "
+        f"when what = {ARRIVED} then second_bits else {AT_ZERO << _AT_SHIFT}L end"
+    )
     bucket = (
-        F.when(what < OUTCOME, buckets.bucket(F.col("amount"), F.col("bits"), _is_whole(what)))
-        .when(what == OUTCOME, F.col("outcome"))
-        .otherwise(0)
+        f"case when what < {sliced} then {buckets.bucket('amount', 'bits', f'what < {whole}')} "
+        f"when what = {OUTCOME} then bigint(outcome) else 0L end"
     )
-    return several.select("run", "what", _at(what).alias("at"), bucket.alias("bucket"), "amount")
+    key = f"run_bits + shiftleft(bigint(what), {_WHAT_SHIFT}) + {at} + {bucket}"
+    return bits.selectExpr(f"{key} as key", "amount")
 
 
-def _amount() -> Column:
-    """What is summed up for an entry; without one there is no entry."""
-    what, is_measured, is_foreign = F.col("what"), F.col("is_measured"), F.col("is_foreign")
-    # The latency by slice shows the warm-up too.
-    amount = F.when(what == SLICED[LATENCY], F.when(~is_foreign, F.col(TIMES[LATENCY])))
+def _amounts() -> list[str]:
+    """What is summed up for each `what`, by place; where it is NONE, there is no entry."""
+    is_known = "intended_ns >= 0"
+    is_measured = "intended_ns >= from_ns and intended_ns < to_ns"
+    again = "receipts - copies"
+    size = "size_bytes"
+
+    def given(condition: str, amount: str) -> str:
+        return f"if({condition}, {amount}, {NONE}L)"
+
+    amounts = {
+        OUTCOME: given(is_known, size),
+        COPIES: given(f"{is_known} and copies > 1", "copies"),
+        ARRIVED: given(f"{is_known} and copies > 0", size),
+        AGAIN: given(f"{is_measured} and {again} > 0", again),
+        FOREIGN: given(f"not ({is_known})", "copies"),
+        MISPLACED: given(f"{is_measured} and is_misplaced", "1L"),
+        BACKWARDS: given(f"{is_measured} and is_backwards", "1L"),
+        UNCLEAR: given("is_unclear", "1L"),
+    }
     for name, column in TIMES.items():
-        is_it = what == WHOLE[name]
-        if name != LATENCY:
-            is_it = is_it | (what == SLICED[name])
-        amount = amount.when(is_it, F.when(is_measured, F.col(column)))
-    copies = F.col("copies")
-    one = F.lit(1).cast("long")
-    return (
-        amount.when(what == OUTCOME, F.when(~is_foreign, F.col("size_bytes")))
-        .when(what == ARRIVED, F.when(~is_foreign & (copies > 0), F.col("size_bytes")))
-        .when(what == COPIES, F.when(~is_foreign & (copies > 1), copies))
-        .when(what == AGAIN, F.when(is_measured & (F.col("again") > 0), F.col("again")))
-        .when(what == FOREIGN, F.when(is_foreign, copies))
-        .when(what == MISPLACED, F.when(is_measured & F.col("is_misplaced"), one))
-        .when(what == BACKWARDS, F.when(is_measured & F.col("is_backwards"), one))
-    )
+        amounts[WHOLE[name]] = amounts[SLICED[name]] = given(is_measured, column)
+    # By slice, the latency of the warm-up is shown too.
+    amounts[SLICED[LATENCY]] = TIMES[LATENCY]
+    return [amounts[what] for what in range(WHATS)]
 
 
-def _at(what: Column) -> Column:
-    """Where in time: slice, block of slices, second of receipt, or 0 for the whole run."""
-    block = F.floor(F.col("slice") / F.col("slices_per_block")).cast("int")
-    is_by_slice = (what == SLICED[LATENCY]) | (what == OUTCOME) | (what == COPIES)
-    return (
-        F.when(is_by_slice, F.col("slice"))
-        .when((what >= len(TIMES)) & (what < OUTCOME), block)
-        .when(what == ARRIVED, F.col("received_at"))
-        .otherwise(0)
-    )
-
-
-def _is_whole(what: Column) -> Column:
-    return what < len(TIMES)
+def _at_bits(at: str) -> str:
+    """The stretch of time in its place in the key; a time that cannot be is put at the edge."""
+    inside = f"greatest(least(bigint({at}), {AT_ZERO - 1}L), {1 - AT_ZERO}L)"
+    return f"shiftleft({inside} + {AT_ZERO}L, {_AT_SHIFT})"

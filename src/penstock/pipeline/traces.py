@@ -76,9 +76,18 @@ def read(spark: SparkSession, trace: str, found: Sequence[tuple[int, TraceFile]]
         columns = [*schema(trace).fields, StructField("run", IntegerType(), False)]
         return spark.createDataFrame([], StructType(columns))
     rows = spark.read.schema(schema(trace)).parquet(*(_literal(path) for _, path in given))
+    numbers = {number for number, _ in given}
+    if len(numbers) == 1:  # to look it up for every row would cost as much as to read it
+        return rows.selectExpr("*", f"{numbers.pop()} as run")
     names = _spark_names(rows)
+    # From Arrow: from a list of rows, Spark would start a Python process to read it.
     table = spark.createDataFrame(
-        [(names[path], number) for number, path in given], "path string, run int"
+        pa.table(
+            {
+                "path": [names[path] for _, path in given],
+                "run": pa.array([number for number, _ in given], pa.int32()),
+            }
+        )
     )
     return (
         rows.withColumn("path", F.col("_metadata.file_path"))

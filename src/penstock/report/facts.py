@@ -180,7 +180,7 @@ def render(facts: ClusterFacts, kind: Kind, title: str) -> str:
     drawn_figures = [(s.name, s.title, s.unit) for s in SHOWN[kind]]
     charts = facts_charts.over_partitions(facts, kind, drawn_figures)
     others = facts_charts.over_others(facts, kind, drawn_figures)
-    cdf = facts_charts.cumulative(facts, kind, "end_to_end" if kind == "end-to-end" else "latency")
+    cdfs = facts_charts.cumulative(facts, kind, "end_to_end" if kind == "end-to-end" else "latency")
     content: list[Markup] = [_notes(facts, found)]
     figures = table(points(facts, kind), "Means over repeats, with 95 % intervals")
     content.append(section("figures", "Figures", figures))
@@ -192,8 +192,9 @@ def render(facts: ClusterFacts, kind: Kind, title: str) -> str:
         )
         drawn = tag("div", *(_chart(c) for c in charts), class_="charts")
         content.append(section("partitions", "Over partitions", intro, drawn))
-    if cdf is not None:
-        content.append(section("cdf", "Distribution", figure(cdf)))
+    if cdfs:
+        drawn = tag("div", *(_chart(c) for c in cdfs), class_="charts")
+        content.append(section("cdf", "Distribution of the latency", drawn))
     if others:
         drawn = tag("div", *(_chart(c) for c in others), class_="charts")
         content.append(section("others", "Over the other axes", drawn))
@@ -210,12 +211,13 @@ def render(facts: ClusterFacts, kind: Kind, title: str) -> str:
         tag("p", sentence(facts, kind), class_="outcome"),
         tag("p", f"{kind} experiment of {facts.made_at}, measured by Penstock", class_="about"),
     )
-    every = [*charts, *([cdf] if cdf else []), *others]
+    every = [*charts, *cdfs, *others]
     return document(title, join([header, contents(body), tag("main", body, id="content")]), every)
 
 
 def _chart(chart: Chart) -> Markup:
-    return tag("div", tag("h3", chart.description.split(" over ")[0]), figure(chart))
+    title = chart.description.split(" over ")[0]
+    return tag("div", tag("h3", title), figure(chart))
 
 
 def _notes(facts: ClusterFacts, found: Sequence[FactPoint]) -> Markup:

@@ -121,25 +121,34 @@ def over_others(facts: ClusterFacts, kind: Kind, figures: Sequence[Figure]) -> t
     return tuple(found)
 
 
-def cumulative(facts: ClusterFacts, kind: Kind, name: str) -> Chart | None:
-    """The share of messages that took at most so long, a line per point."""
-    of_kind = [p for p in facts.points if p.experiment == kind]
-    drawn = [p for p in of_kind if name in p.distributions][:MOST_LINES]
+def cumulative(facts: ClusterFacts, kind: Kind, name: str) -> tuple[Chart, ...]:
+    """The share of messages that took at most so long: a chart of the sweep, one of the rest."""
+    grid = facts.grids[kind]
+    centre, swept = base(kind, grid), sweep(kind, grid)
+    found = _at(facts, kind, swept)
+    over = [(f"{p.conditions.partitions} partitions", p) for p in found]
+    others = [p for p in facts.points if p.experiment == kind and p.conditions not in set(swept)]
+    rest = [(_difference(p.conditions, centre), p) for p in (*_at(facts, kind, [centre]), *others)]
+    charts = [_cumulative(over, f"cdf-{name}", name)]
+    if others:
+        charts.append(_cumulative(rest, f"cdf-others-{name}", name))
+    return tuple(chart for chart in charts if chart is not None)
+
+
+def _cumulative(points: Sequence[tuple[str, FactPoint]], chart: str, name: str) -> Chart | None:
+    drawn = [(label, p.distributions[name]) for label, p in points if name in p.distributions]
     if not drawn:
         return None
-    axes = [n for n in _names() if len({getattr(p.conditions, n) for p in drawn}) > 1]
     traces: list[Json] = []
-    for place, point in enumerate(drawn):
-        buckets = point.distributions[name].buckets
-        edges, counts = np.array(sorted(buckets), dtype=np.float64).T
+    for place, (label, found) in enumerate(drawn[:MOST_LINES]):
+        edges, counts = np.array(sorted(found.buckets), dtype=np.float64).T
         shares = np.cumsum(counts) / counts.sum()
         kept = np.unique(np.linspace(0, len(edges) - 1, min(_POINTS, len(edges))).astype(int))
-        label = ", ".join(f"{n.replace('_', ' ')}={getattr(point.conditions, n)}" for n in axes)
         traces.append(
             {
                 "type": "scatter",
                 "mode": "lines",
-                "name": html.escape(label or "base"),
+                "name": html.escape(label),
                 "x": rounded(edges[kept] / 1e6),
                 "y": rounded(100 * shares[kept]),
                 "line": line(place, shape="hv"),
@@ -147,13 +156,14 @@ def cumulative(facts: ClusterFacts, kind: Kind, name: str) -> Chart | None:
             }
         )
     layout: Json = {
-        "height": 420,
+        "height": 380,
         "xaxis": {"type": "log", "title": {"text": "latency, ms"}},
         "yaxis": {"title": {"text": "% of messages"}, "range": [0, 101]},
         "hovermode": "closest",
     }
-    description = "Cumulative distribution of the latency, one rising line per point."
-    return Chart(f"cdf-{name}", description, {"data": traces, "layout": layout})
+    more = f" The first {MOST_LINES} of {len(drawn)}." if len(drawn) > MOST_LINES else ""
+    description = f"Share of messages over latency, one rising line per point.{more}"
+    return Chart(chart, description, {"data": traces, "layout": layout})
 
 
 def _names() -> list[str]:

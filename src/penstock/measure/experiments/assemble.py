@@ -40,6 +40,9 @@ FITTED: Mapping[Kind, tuple[tuple[str, Over], ...]] = {
     ),
 }
 
+# More than a quiet system uses for itself.
+BUSY_SHARE = 0.15
+
 
 @dataclass(frozen=True)
 class _Found:
@@ -216,6 +219,12 @@ def _caveats(found: _Found) -> tuple[str, ...]:
     lost = sum(r.status == "failed" for r in found.results)
     if lost:
         caveats.append(f"{kind}: {lost} of {len(found.results)} measurements failed")
+    busy = [b for r in found.results if (b := float(r.machine.get("busy_share", 0))) > BUSY_SHARE]
+    if busy:
+        caveats.append(
+            f"{kind}: the machine did other work too: {len(busy)} of {len(found.results)} "
+            f"measurements found up to {max(busy):.0%} of its processors busy when they began"
+        )
     if kind == "consumption":
         caveats.append(
             "a group does not wait for its first members "

@@ -17,6 +17,8 @@ from penstock.domain.errors import TestbedError
 from penstock.measure.workers import Worker
 from penstock.testbed.cluster import Cluster
 
+# What the processes of a measurement told at its end, kept beside what follows from it.
+TOLD = "told.json"
 START_S = 60.0
 _END_S = 10.0
 

@@ -16,16 +16,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from penstock import specs
 from penstock.domain.cluster import TopicSpec
 from penstock.domain.facts import Conditions
 from penstock.domain.grid import ExperimentGrid
 from penstock.domain.metrics import Estimate
 from penstock.measure.experiments import group_member
-from penstock.measure.experiments.clients import START_S, Clients, clients
+from penstock.measure.experiments.clients import START_S, TOLD, Clients, clients
 from penstock.measure.experiments.measured import Measured
 from penstock.measure.experiments.rebalance import GroupEvent, Rest, rebalance_ns, rests
 from penstock.measure.experiments.usage import usage
 from penstock.measure.experiments.window import Tally, throughput
+from penstock.measure.run_directory import write_file
 from penstock.measure.sampling import Sampler
 from penstock.measure.workers import Worker
 from penstock.progress import Progress
@@ -35,6 +37,7 @@ from penstock.testbed.waiting import wait_until
 _TOPIC, _GROUP = "consumption", "penstock-consumption"
 # Enough that going back to the beginning is rare, little enough to be written in seconds.
 _LEAST_BYTES, _LEAST_BYTES_PER_PARTITION = 64_000_000, 1_000_000
+_PIECE_BYTES, _PIECE_MESSAGES = 30_000_000, 50_000
 # Two heartbeats of the brokers' protocol (5 s each), and as much again.
 _SETTLE_S = 60.0
 # At rest for so long, a group is not in the middle of a rebalance in several steps.
@@ -76,8 +79,11 @@ def measure(
         for member in members:
             member.order("leave")
         processes.wait_for("report", START_S, members)
-        tallies = [Tally.of(member.said("report") or {}) for member in members]
+        told = [member.said("report") or {} for member in members]
         errors = group.errors
+        about = {"events": sorted(group.events, key=lambda e: e.at_ns), "members": told}
+        write_file(directory / TOLD, specs.dump_json(about))
+    tallies = [Tally.of(words) for words in told]
     # With more members than partitions some have nothing to do, for good.
     busy = [t for t in tallies if t.works_from_ns is not None]
     done = throughput(busy, from_ns, to_ns)
@@ -120,7 +126,11 @@ def _fill(cluster: Cluster, where: Conditions) -> dict[int, int]:
     )
     wanted_bytes = max(_LEAST_BYTES, _LEAST_BYTES_PER_PARTITION * partitions)
     each = max(4, -(-wanted_bytes // (size * partitions)))
-    cluster.admin.send(_TOPIC, partitions, messages=each * partitions, size_bytes=size)
+    # In pieces that the client's queue has room for, and that are acknowledged well in time.
+    most = max(1, min(_PIECE_BYTES // size, _PIECE_MESSAGES) // partitions)
+    while each > 0:
+        cluster.admin.send(_TOPIC, partitions, min(each, most) * partitions, size_bytes=size)
+        each -= most
     return cluster.admin.end_offsets(_TOPIC)
 
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from penstock import specs
 from penstock.domain.arrivals import PoissonArrivals
 from penstock.domain.cluster import TopicSpec
 from penstock.domain.errors import TestbedError
@@ -29,14 +30,14 @@ from penstock.domain.run import Experiment
 from penstock.domain.workload import Payload, Workload
 from penstock.measure.carry_out import carry_out
 from penstock.measure.experiments import latencies, saturating_producer
-from penstock.measure.experiments.clients import START_S, clients
+from penstock.measure.experiments.clients import START_S, TOLD, clients
 from penstock.measure.experiments.fit import distribution
 from penstock.measure.experiments.measured import Measured
 from penstock.measure.experiments.unavailability import kill_leader
 from penstock.measure.experiments.usage import replication_ms, usage
 from penstock.measure.experiments.window import Tally, throughput
 from penstock.measure.histogram import Histogram
-from penstock.measure.run_directory import RunDirectory
+from penstock.measure.run_directory import RunDirectory, write_file
 from penstock.measure.sampling import Sampler
 from penstock.progress import Progress
 from penstock.testbed.cluster import Cluster
@@ -146,6 +147,7 @@ def _saturate(
                 sender.order("start", start_ns=begin_ns, measured_ns=from_ns, stop_ns=to_ns)
             senders.wait_for("report", grid.warm_up_s + grid.seconds + START_S)
         told = [sender.said("report") or {} for sender in senders.workers]
+    write_file(path / TOLD, specs.dump_json(told))
     failed = sum(sum(words["failed"].values()) for words in told)
     done = throughput([Tally.of(words) for words in told], from_ns, to_ns)
     waits = Histogram.merged(Histogram.from_buckets(words["latency"]) for words in told)

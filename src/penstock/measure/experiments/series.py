@@ -42,6 +42,10 @@ EXPERIMENT, SPEC, POINTS, POINT, FACTS = (
 _BEYOND_S = {"production": 55.0, "consumption": 45.0, "end-to-end": 35.0}
 
 
+# How long the machine is looked at before a point, when nothing of ours runs.
+_LOOK_S = 0.5
+
+
 class Measure(Protocol):
     """One point measured on a fresh, warm cluster, which is thrown away afterwards."""
 
@@ -171,7 +175,7 @@ def _measure(
         repeat=point.repeat,
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
         versions=versions(None),
-        machine=machine(),
+        machine={**machine(), "busy_share": psutil.cpu_percent(_LOOK_S) / 100},
     )
     try:
         with Cluster(_spec(series, point), parts=parts, on_progress=say) as cluster:

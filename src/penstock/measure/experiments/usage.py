@@ -61,8 +61,10 @@ def _uses(
         cores += (now["cpu_s"] - then["cpu_s"]) / seconds
         written += (now["disk_written_bytes"] - then["disk_written_bytes"]) / seconds / 1e6
         read += (now["disk_read_bytes"] - then["disk_read_bytes"]) / seconds / 1e6
-        handles = max(handles, now["open_handles"])
-        resident += now["resident_bytes"]
+        # A process that is ending has let go of them already, so not those of the last look.
+        seen = [look[part] for look in known if first["at_ns"] <= look["at_ns"] <= last["at_ns"]]
+        handles = max(handles, *(look["open_handles"] for look in seen))
+        resident += max(look["resident_bytes"] for look in seen)
     return {
         f"{who}_cpu_cores": cores,
         f"{who}_disk_written_mb_per_s": written,

@@ -1,0 +1,155 @@
+"""`penstock run` as users type it, on a cluster that was there before: verdicts, resuming."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock import specs
+from penstock.measure.run_directory import RunDirectory
+from penstock.testbed.cluster import Cluster
+from penstock.testbed.network import namespaces
+from penstock.testbed.network.topology import ROUTER
+from penstock.testbed.waiting import wait_until
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+
+
+@pytest.fixture
+def penstock(cluster: Cluster, tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
+    """Start the command where the shared cluster can be reached."""
+
+    def start(*arguments: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "penstock.cli.main", *arguments]
+        if cluster.network is not None:
+            command = namespaces.command(cluster.held.namespace(ROUTER), command)
+        return subprocess.Popen(
+            command,
+            cwd=tmp_path,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+
+    return start
+
+
+def scenario(cluster: Cluster, topic: str, **more: Any) -> dict[str, Any]:
+    return {
+        "name": "orders",
+        "existing": {"bootstrap_servers": cluster.bootstrap_servers},
+        "topic": {"name": topic, "partitions": 2, "replication": 2},
+        "workload": {"arrivals": {"kind": "constant", "rate_per_s": 200}, "duration_s": 4},
+        "warm_up_s": 1,
+        "schedule_lag_ms": 1000,
+        **more,
+    }
+
+
+def test_a_campaign_on_an_existing_cluster_is_gone_on_with_and_judged(
+    cluster: Cluster,
+    penstock: Callable[..., subprocess.Popen[str]],
+    tmp_path: Path,
+    unique: Callable[[str], str],
+) -> None:
+    topic = unique("run")
+    given = scenario(
+        cluster,
+        topic,
+        matrix={"settings.acks": ["1", "all"]},
+        objective={"lost_share": 0, "latency_ms": 0.001, "violation_share": 0},
+    )
+    (tmp_path / "scenario.yaml").write_text(specs.dump_yaml(given))
+
+    first = penstock("run", "scenario.yaml", "--json")
+    campaign = tmp_path / "runs" / "orders"
+    one, two = (campaign / "cells" / name for name in ("001-r1", "002-r1"))
+    try:
+        wait_until(
+            lambda: (two / "run.json").exists() or first.poll() is not None,
+            timeout_s=180,
+            what="the second cell to begin",
+        )
+        assert first.poll() is None, first.communicate()[1]
+        first.send_signal(signal.SIGINT)
+        _, said = first.communicate(timeout=60)
+    finally:
+        first.kill()
+    assert first.returncode == 130, said
+    assert "--resume runs/orders" in said
+    assert RunDirectory(one).run().status == "complete"
+    assert RunDirectory(two).run().status == "interrupted"
+    done_before = RunDirectory(one).run().id
+
+    second = penstock("run", "--resume", "runs/orders", "--json")
+    text, said = second.communicate(timeout=300)
+    assert second.returncode == 10, said  # a microsecond is not to be had
+    found = json.loads(text)
+    assert RunDirectory(one).run().id == done_before, "a cell that was done was done again"
+    assert [run["cell"] for run in found["runs"]] == [
+        {"settings.acks": "1"},
+        {"settings.acks": "all"},
+    ]
+    for run in found["runs"]:
+        counts = run["metrics"]["counts"]
+        assert counts["sent"] == counts["delivered"] > 700
+        assert not run["verdict"]["is_met"]
+        assert run["invalid"] == []
+    # What was half done is set aside and not lost.
+    assert (campaign / "cells" / ".002-r1-unfinished-1").is_dir()
+    assert (campaign / "report.html").stat().st_size > 1_000_000
+    assert (one / "histograms" / "latency.hlog").exists()
+    # On somebody else's cluster nothing is left behind.
+    wait_until(
+        lambda: topic not in cluster.admin.topics(), timeout_s=10, what="the topic to be gone"
+    )
+
+    compared = penstock("compare", "runs/orders", "--json")
+    text, said = compared.communicate(timeout=120)
+    assert compared.returncode == 0, said
+    assert len(json.loads(text)["comparison"]["sides"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{name: a, topic: {name: a}}", ["workload", "missing"]),
+        (
+            "{name: a, topic: {name: a}, workload: {arrivals: {kind: recorded, file: no.txt}}}",
+            ["no.txt"],
+        ),
+        (
+            "{name: a, topic: {name: a}, workload: {arrivals: {kind: constant, rate_per_s: 1}},"
+            " settings: {linger.msec: 5}}",
+            ["linger.msec"],
+        ),
+        (
+            "{name: a, topic: {name: a}, workload: {arrivals: {kind: constant, rate_per_s: 1}},"
+            " matrix: {settings.acks: [7]}}",
+            ["settings.acks", "7"],
+        ),
+    ],
+)
+def test_a_mistake_is_said_before_anything_starts(
+    tmp_path: Path, text: str, words: list[str]
+) -> None:
+    (tmp_path / "bad.yaml").write_text(text)
+    done = subprocess.run(
+        [sys.executable, "-m", "penstock.cli.main", "run", "bad.yaml"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 2, done.stderr
+    for word in words:
+        assert word in done.stderr
+    assert not (tmp_path / "runs").exists(), "a directory was made for nothing"

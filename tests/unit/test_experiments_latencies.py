@@ -1,0 +1,138 @@
+"""Latencies from hand-made traces: out of order, copies, what never came, the warm-up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.domain.arrivals import ConstantArrivals
+from penstock.domain.cluster import TopicSpec
+from penstock.domain.errors import TestbedError
+from penstock.domain.run import ClockAnchor, Experiment, Run
+from penstock.domain.workload import Workload
+from penstock.measure.experiments import latencies
+from penstock.measure.trace import schema
+
+MS = 1_000_000
+# The wall clock is this far ahead of the monotonic one.
+AHEAD_NS = 1_700_000_000_000_000_000
+RUN = Run(
+    id="r",
+    experiment=Experiment(
+        name="e",
+        topic=TopicSpec(name="t"),
+        workload=Workload(arrivals=ConstantArrivals(rate_per_s=1)),
+    ),
+    started_at="now",
+    versions={},
+    measured_from_ns=1000 * MS,
+    measured_to_ns=2000 * MS,
+    anchors=(ClockAnchor(monotonic_ns=0, wall_ns=AHEAD_NS),),
+)
+
+
+def write(directory: Path, trace: str, name: str, rows: list[dict[str, Any]]) -> None:
+    (directory / trace).mkdir(exist_ok=True)
+    table = pa.Table.from_pylist(rows, schema=schema(trace))
+    pq.write_table(table, directory / trace / f"{name}.parquet")
+
+
+def sent(number: int, intended_ms: int, told_ms: int | None, told: str) -> dict[str, Any]:
+    return {
+        "id": number,
+        "size_bytes": 10,
+        "intended_ns": intended_ms * MS,
+        "told_ns": None if told_ms is None else told_ms * MS,
+        "told": told,
+    }
+
+
+def received(
+    number: int, at_ms: float, offset: int, appended_ms: int | None = None
+) -> dict[str, Any]:
+    return {
+        "id": number,
+        "received_ns": round(at_ms * MS),
+        "partition": 0,
+        "offset": offset,
+        "appended_ms": None if appended_ms is None else AHEAD_NS // MS + appended_ms,
+        "size_bytes": 10,
+        "consumer": 0,
+    }
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    write(
+        tmp_path,
+        "sent",
+        "producer-1",
+        [
+            sent(1, 500, 900, "acknowledged"),  # warm-up
+            sent(2, 1000, 1010, "acknowledged"),
+            sent(3, 1500, 1530, "acknowledged"),
+        ],
+    )
+    write(
+        tmp_path,
+        "sent",
+        "producer-2",
+        [
+            sent(11, 1200, 1300, "failed"),
+            sent(12, 1900, None, "unknown"),
+            sent(13, 2000, 2001, "acknowledged"),  # after the measured time
+        ],
+    )
+    write(
+        tmp_path,
+        "received",
+        "consumer-1",
+        # Out of order, 3 twice; 11 was reported failed and yet arrived; 12 never did.
+        [
+            received(3, 1590, 5, 1500),
+            received(3, 1540, 2, 1500),
+            received(2, 1020, 1, 1010),
+            received(11, 1260, 3, 1210),
+            received(1, 600, 0, 510),
+        ],
+    )
+    return tmp_path
+
+
+def test_answers_count_from_the_intended_time(directory: Path) -> None:
+    found = latencies.acknowledged(directory, RUN)
+    assert found.histogram.count == 2
+    assert (found.histogram.min_ns, found.histogram.max_ns) == (10 * MS, 30 * MS)
+    assert found.mean_ms.value == pytest.approx(20)
+    assert found.missing == 2
+
+
+def test_receipt_is_that_of_the_first_copy(directory: Path) -> None:
+    found = latencies.received(directory, RUN)
+    assert found.histogram.count == 3
+    assert (found.histogram.min_ns, found.histogram.max_ns) == (20 * MS, 60 * MS)
+    assert found.mean_ms.value == pytest.approx((20 + 40 + 60) / 3)
+    assert found.missing == 1
+
+
+def test_visible_counts_from_the_middle_of_the_millisecond_of_the_append(directory: Path) -> None:
+    assert latencies.visible_ms(directory, RUN) is None
+    rows = [
+        {"partition": 0, "offset": offset, "seen_ns": round(at * MS)}
+        for offset, at in ((0, 550), (1, 1012.5), (2, 1504.5), (3, 1213.5), (9, 1999))
+    ]
+    write(directory, "seen", "watcher-1", rows)
+    # 2, 4 and 3 ms after the middle; offset 0 is warm-up, 9 was received by nobody.
+    assert latencies.visible_ms(directory, RUN) == pytest.approx(3.0)
+
+
+def test_a_run_in_which_nothing_arrived_says_so(directory: Path) -> None:
+    write(directory, "received", "consumer-1", [])
+    with pytest.raises(TestbedError, match="no message"):
+        latencies.received(directory, RUN)
+    with pytest.raises(TestbedError, match="no trace"):
+        latencies.received(directory / "sent", RUN)
