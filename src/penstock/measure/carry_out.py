@@ -8,8 +8,8 @@ from __future__ import annotations
 import platform
 import secrets
 import time
-from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -39,7 +39,6 @@ WATCHED_UP_TO_PER_S = 5_000
 # The wall clock may be slewed, not set, while a run goes on.
 CLOCK_STEP_NS = 5_000_000
 DRAIN_S = 60.0
-_STAYS_GONE_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ def carry_out(
     run = new_run(experiment, directory, place or Place({}), cluster)
     directory.write_run(run)
     try:
-        with _fresh_topic(cluster, experiment):
+        with _fresh_topic(cluster, experiment.topic):
             run = _run(run, cluster, directory, on_progress)
     except TestbedError as error:
         run = replace(run, status="failed", reason=str(error))
@@ -192,55 +191,42 @@ def machine() -> dict[str, str | int | float]:
 # --- the topic --------------------------------------------------------------------------------
 
 
-class _fresh_topic:
+@contextmanager
+def _fresh_topic(cluster: KafkaCluster, topic: TopicSpec) -> Iterator[None]:
     """The topic of the run, empty at its start; removed afterwards if the run made it."""
-
-    def __init__(self, cluster: KafkaCluster, experiment: Experiment) -> None:
-        self._cluster, self._topic = cluster, experiment.topic
-        self._is_ours = False
-        self._gone_since: float | None = None
-
-    def __enter__(self) -> None:
-        name = self._topic.name
-        if name in self._cluster.admin.topics():
-            self._check_empty(name)
-            return
-        # With it the broker stamps the time of the append, which splits produce from fetch.
-        config = {"message.timestamp.type": "LogAppendTime", **self._topic.config}
-        self._cluster.create_topic(replace(self._topic, config=config))
-        self._is_ours = True
-
-    def __exit__(self, *_: object) -> None:
-        if not self._is_ours:
-            return
+    if topic.name in cluster.admin.topics():
+        _check_empty(cluster, topic)
+        yield
+        return
+    # With it the broker stamps the time of the append, which splits produce from fetch.
+    config = {"message.timestamp.type": "LogAppendTime", **topic.config}
+    cluster.create_topic(replace(topic, config=config))
+    try:
+        yield
+    finally:
         # On a cluster with a dead broker it may stay; whoever uses it next is told.
         with suppress(KafkaException, TestbedError):
-            wait_until(self._is_gone, timeout_s=30, what=f"{self._topic.name} to be deleted")
-
-    def _is_gone(self) -> bool:
-        """Delete it, and again: a client's late question about a topic makes a broker create it."""
-        admin, name = self._cluster.admin, self._topic.name
-        if name in admin.topics():
-            self._gone_since = None
-            with suppress(KafkaException):  # a deletion may be under way
-                admin.delete_topic(name)
-            return False
-        self._gone_since = self._gone_since or time.monotonic()
-        return time.monotonic() - self._gone_since > _STAYS_GONE_S
-
-    def _check_empty(self, name: str) -> None:
-        ends = self._cluster.admin.end_offsets(name)
-        if any(ends.values()):
-            raise BadInput(
-                f"topic {name} has {sum(ends.values())} records already, which would be counted",
-                "give `topic.name` a name that is not used, or delete that topic",
+            cluster.admin.delete_topic(topic.name)
+            wait_until(
+                lambda: topic.name not in cluster.admin.topics(),
+                timeout_s=30,
+                what=f"{topic.name} to be deleted",
             )
-        if len(ends) != self._topic.partitions:
-            raise BadInput(
-                f"topic {name} is there with {len(ends)} partitions, and the scenario wants "
-                f"{self._topic.partitions}",
-                "make them equal, or use another `topic.name`",
-            )
+
+
+def _check_empty(cluster: KafkaCluster, topic: TopicSpec) -> None:
+    ends = cluster.admin.end_offsets(topic.name)
+    if any(ends.values()):
+        raise BadInput(
+            f"topic {topic.name} has {sum(ends.values())} records already, which would be counted",
+            "give `topic.name` a name that is not used, or delete that topic",
+        )
+    if len(ends) != topic.partitions:
+        raise BadInput(
+            f"topic {topic.name} is there with {len(ends)} partitions, and the scenario wants "
+            f"{topic.partitions}",
+            "make them equal, or use another `topic.name`",
+        )
 
 
 def _end_offsets(cluster: KafkaCluster, experiment: Experiment) -> tuple[dict[int, int], list[int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 from confluent_kafka import KafkaException, Producer, TopicPartition
@@ -103,10 +103,6 @@ class Admin:
             replication_factor=topic.replication,
             config=topic.config_text(),
         )
-        try:
-            self._client.create_topics([new], request_timeout=_REQUEST_S)[topic.name].result()
-        except KafkaException as error:
-            raise TestbedError(f"topic {topic.name} was not made: {error.args[0].str()}") from None
 
         def in_service() -> bool:
             partitions = self._partitions(topic.name).values()
@@ -119,7 +115,15 @@ class Admin:
             except KafkaException:
                 return False
 
-        wait_until(in_service, timeout_s=timeout_s, what=f"{topic.name} to be in service")
+        try:
+            self._client.create_topics([new], request_timeout=_REQUEST_S)[topic.name].result()
+            wait_until(in_service, timeout_s=timeout_s, what=f"{topic.name} to be in service")
+        except KafkaException as error:
+            raise TestbedError(f"topic {topic.name} was not made: {error.args[0].str()}") from None
+        except BaseException:  # Ctrl-C too: what nobody was given must not stay
+            with suppress(KafkaException):
+                self.delete_topic(topic.name)
+            raise
 
     def delete_topic(self, name: str) -> None:
         self._client.delete_topics([name], request_timeout=_REQUEST_S)[name].result()
