@@ -17,6 +17,8 @@ from penstock.testbed.cluster import Cluster
 from penstock.testbed.parts import Parts, find_parts
 
 IS_ROOT = os.geteuid() == 0
+# Kafka's own are 9 s and 2 s, which every test that kills a broker would wait for.
+DEAD_SOON = {"broker.session.timeout.ms": 3000, "broker.heartbeat.interval.ms": 500}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -47,7 +49,12 @@ def parts() -> Parts:
 def cluster(parts: Parts) -> Iterator[Cluster]:
     """The one cluster that tests share. Use `topic` for a name of your own; leave it healthy."""
     network = NetworkSpec(producers=2, consumers=1) if IS_ROOT else None
-    spec = ClusterSpec(brokers=3, place="namespaces" if IS_ROOT else "loopback", network=network)
+    spec = ClusterSpec(
+        brokers=3,
+        place="namespaces" if IS_ROOT else "loopback",
+        network=network,
+        properties=DEAD_SOON,
+    )
     with Cluster(spec, parts=parts, name=f"tests-{os.getpid()}") as shared:
         yield shared
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -123,6 +123,7 @@ class HandMade:
         seconds: float = 10.0,
         objective: Objective | None = None,
         timeliness_ms: float | None = None,
+        loop: Literal["open", "closed"] = "open",
         **of_run: Any,
     ) -> Path:
         """The run directory."""
@@ -134,7 +135,7 @@ class HandMade:
         experiment = Experiment(
             name="by-hand",
             topic=TopicSpec(name="by-hand"),
-            workload=Workload(arrivals=ConstantArrivals(rate_per_s=1000.0)),
+            workload=Workload(arrivals=ConstantArrivals(rate_per_s=1000.0), loop=loop),
             objective=objective,
             timeliness_ms=timeliness_ms,
         )

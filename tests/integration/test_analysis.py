@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,7 @@ from penstock.domain.metrics import Estimate, RunMetrics
 from penstock.domain.objective import Objective
 from penstock.domain.run import ClockAnchor
 from penstock.measure.histogram import bucket_index
+from penstock.measure.requests import FRAMING_BYTES
 from penstock.pipeline import buckets
 from penstock.pipeline.analysis import analyze, warm
 from penstock.pipeline.timeline import Timeline, WallClock
@@ -239,11 +240,56 @@ def test_throughput_is_what_the_cluster_accepted(spark: Any, run: HandMade) -> N
     assert_holds(found.lost_share, 1.0)
 
 
+def test_a_backlog_worked_off_after_the_end_is_no_throughput(spark: Any, run: HandMade) -> None:
+    for i in range(100):  # each is told and received 2 s after it was due
+        run.deliver(i * 40, 2000, told_ms=i * 40 + 2000, size_bytes=500)
+    run.deliver(-1000, 2000, told_ms=1000, size_bytes=500)  # due in the warm-up, accepted after it
+    found = metrics(spark, run, seconds=4, objective=Objective(latency_ms=2500.0))
+    for rate in (found.throughput_mb_per_s, found.goodput_mb_per_s, found.timely_mb_per_s):
+        assert rate is not None
+        assert rate.value == pytest.approx(51 * 500 / 1e6 / 4)
+    assert found.counts.acknowledged == found.counts.delivered == 100
+
+
+def test_overhead_is_what_requests_carry_beside_values(spark: Any, run: HandMade) -> None:
+    for i in range(20):
+        run.deliver(i * 10, 5, size_bytes=100)
+    row = {"partition": 0, "first": 1, "messages": 10, "producer": 1}
+    around = FRAMING_BYTES + len("by-hand")
+    run.rows["requests"] = [
+        {**row, "size_bytes": 2000 - around, "at_ns": ns(10)},
+        {**row, "size_bytes": 2000 - around, "at_ns": ns(20)},
+        {**row, "size_bytes": 9, "at_ns": ns(-10)},  # the warm-up's
+    ]
+    overhead = metrics(spark, run).overhead_share
+    assert overhead is not None
+    assert overhead.value == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("loop", ["open", "closed"])
+def test_a_closed_loop_is_corrected_for_what_it_did_not_send(
+    spark: Any, run: HandMade, loop: Literal["open", "closed"]
+) -> None:
+    # Every millisecond, but for one answer that takes 100 of them.
+    for i in range(900):
+        run.deliver(i, 0.5, told_ms=i + 0.5)
+    run.deliver(900, 100, told_ms=1000)
+    found = metrics(spark, run, loop=loop)
+    assert found.acknowledgement is not None
+    assert found.acknowledgement.count == 901
+    if loop == "open":
+        assert found.corrected is None
+        return
+    assert found.corrected is not None
+    assert found.corrected.count == 1000  # 99, 98, … 1 ms
+    assert found.corrected.percentiles_ms["95"].value == at(50.0)
+
+
 def test_messages_that_share_a_request_share_their_fate(spark: Any, run: HandMade) -> None:
     for i in range(1000):
         run.deliver(i * 10, 5)
     alone = metrics(spark, run).lost_share
-    request = {"partition": 0, "first": 1, "messages": 10, "size_bytes": 1, "at_ns": 1}
+    request = {"partition": 0, "first": 1, "messages": 10, "size_bytes": 1, "at_ns": ns(1)}
     run.rows["requests"] = [{**request, "producer": 1} for _ in range(100)]
     together = metrics(spark, run).lost_share
     assert alone.value == together.value == 0

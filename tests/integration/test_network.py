@@ -72,24 +72,16 @@ ATTEMPTS = 4
 P = ParamSpec("P")
 
 
-def stolen_ticks() -> int:
-    """How long the hypervisor kept this machine from running."""
-    return int(Path("/proc/stat").read_text().split(maxsplit=9)[8])
-
-
 def despite_stalls(test: Callable[P, None]) -> Callable[P, None]:
-    """Repeat a test of time that failed while the machine itself stood still."""
+    """Repeat a test of time that failed: the machine may have stood still, or others used it."""
 
     @functools.wraps(test)
     def repeated(*args: P.args, **kwargs: P.kwargs) -> None:
         for _ in range(ATTEMPTS - 1):
-            before = stolen_ticks()
             try:
                 return test(*args, **kwargs)
             except AssertionError as failure:
-                if stolen_ticks() == before:
-                    raise
-                print(f"repeated, since the machine stood still: {failure}")
+                print(f"repeated: {failure}")
         return test(*args, **kwargs)
 
     return repeated

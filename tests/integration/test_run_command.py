@@ -47,7 +47,7 @@ def scenario(cluster: Cluster, topic: str, **more: Any) -> dict[str, Any]:
         "name": "orders",
         "existing": {"bootstrap_servers": cluster.bootstrap_servers},
         "topic": {"name": topic, "partitions": 2, "replication": 2},
-        "workload": {"arrivals": {"kind": "constant", "rate_per_s": 200}, "duration_s": 4},
+        "workload": {"arrivals": {"kind": "constant", "rate_per_s": 200}, "duration_s": 3},
         "warm_up_s": 1,
         "schedule_lag_ms": 1000,
         **more,
@@ -100,7 +100,7 @@ def test_a_campaign_on_an_existing_cluster_is_gone_on_with_and_judged(
     ]
     for run in found["runs"]:
         counts = run["metrics"]["counts"]
-        assert counts["sent"] == counts["delivered"] > 700
+        assert counts["sent"] == counts["delivered"] > 500
         assert not run["verdict"]["is_met"]
         assert run["invalid"] == []
     # What was half done is set aside and not lost.
@@ -116,40 +116,3 @@ def test_a_campaign_on_an_existing_cluster_is_gone_on_with_and_judged(
     text, said = compared.communicate(timeout=120)
     assert compared.returncode == 0, said
     assert len(json.loads(text)["comparison"]["sides"]) == 2
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("{name: a, topic: {name: a}}", ["workload", "missing"]),
-        (
-            "{name: a, topic: {name: a}, workload: {arrivals: {kind: recorded, file: no.txt}}}",
-            ["no.txt"],
-        ),
-        (
-            "{name: a, topic: {name: a}, workload: {arrivals: {kind: constant, rate_per_s: 1}},"
-            " settings: {linger.msec: 5}}",
-            ["linger.msec"],
-        ),
-        (
-            "{name: a, topic: {name: a}, workload: {arrivals: {kind: constant, rate_per_s: 1}},"
-            " matrix: {settings.acks: [7]}}",
-            ["settings.acks", "7"],
-        ),
-    ],
-)
-def test_a_mistake_is_said_before_anything_starts(
-    tmp_path: Path, text: str, words: list[str]
-) -> None:
-    (tmp_path / "bad.yaml").write_text(text)
-    done = subprocess.run(
-        [sys.executable, "-m", "penstock.cli.main", "run", "bad.yaml"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 2, done.stderr
-    for word in words:
-        assert word in done.stderr
-    assert not (tmp_path / "runs").exists(), "a directory was made for nothing"

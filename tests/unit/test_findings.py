@@ -69,7 +69,7 @@ def test_a_cell_without_a_figure_is_no_evidence() -> None:
     (one, two) = findings([shape], AXES, results(**{"1": [0, 0, 0], "all": [0, 0, 0]}))
     assert not one.holds
     assert not two.holds
-    assert "3 of 3 cells have none" in one.sentence
+    assert "3 of 3 cells have no valid run" in one.sentence
 
 
 def test_figures_have_names() -> None:

@@ -117,3 +117,31 @@ def test_what_is_expected_must_be_over_an_axis() -> None:
             matrix={"settings.acks": ["1"]},
             expect=[{"kind": "falls", "figure": "lost_share", "over": "settings.linger.ms"}],
         )
+
+
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [
+        ({"kind": "between", "at": [8, 7], "at_most": 1}, r"7.* is no value of .*\(8, 16\)"),
+        ({"kind": "falls", "where": {"settings.acks": "0"}}, r"0.* is no value of settings\.acks"),
+    ],
+)
+def test_what_is_expected_must_be_at_values_of_the_axis(
+    shape: dict[str, object], words: str
+) -> None:
+    matrix = {"workload.payload.size_bytes": [8, 16], "settings.acks": ["1", "all"]}
+    expected = {"figure": "lost_share", "over": "workload.payload.size_bytes", **shape}
+    with pytest.raises(BadInput, match=words):
+        scenario(matrix=matrix, expect=[expected])
+
+
+def test_a_value_may_change_other_fields_along_with_it() -> None:
+    values = [
+        {"value": size, "with": {"workload.arrivals.rate_per_s": rate, "settings.linger.ms": 7}}
+        for size, rate in ((50, 600), (100, 300))
+    ]
+    made = cells(scenario(matrix={"workload.payload.size_bytes": values}), "s.yaml")
+    assert [c.label for c in made] == ["size_bytes=50", "size_bytes=100"]
+    assert [c.experiment.workload.payload.size_bytes for c in made] == [50, 100]
+    assert [c.experiment.workload.arrivals.mean_per_s for c in made] == [600, 300]
+    assert {c.experiment.settings.linger_ms for c in made} == {7}

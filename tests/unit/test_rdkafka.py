@@ -99,7 +99,8 @@ def test_waiting_ends_when_there_is_something_to_hear(client: Client, messages: 
     _hand_over(client, messages, 1)
     client.purge()
     began = time.monotonic()
-    client.wait(monotonic_ns() + 60_000_000_000)
+    while not client.serve(force=True):
+        client.wait(monotonic_ns() + 60_000_000_000)
     assert time.monotonic() - began < 30
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from penstock.cli import evidence, output
+from penstock.cli import evidence, options, output
 from penstock.domain.shapes import Finding
 from penstock.measure.campaign import reopen
 from penstock.measure.run_directory import CAMPAIGN, REPORT, find_runs
@@ -16,15 +16,9 @@ from penstock.report.page import write_report
 
 @click.command()
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option(
-    "--latency-limit",
-    "limits_ms",
-    type=float,
-    multiple=True,
-    help="Count what is later than this many ms, beside the objective's limit.",
-)
-@click.option("--master", default="local[*]", help="Spark master.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.latency_limits
+@options.master
+@options.as_json
 def analyze(
     runs: tuple[Path, ...], limits_ms: tuple[float, ...], master: str, as_json: bool
 ) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from penstock.cli import evidence, output
+from penstock.cli import evidence, options, output
 from penstock.measure.run_directory import find_runs
 from penstock.report import tables
 from penstock.report.comparison import compare as compare_runs
@@ -18,8 +18,8 @@ from penstock.report.page import write_report
 @click.option(
     "--report", type=click.Path(path_type=Path), help="Write the comparison as one HTML page there."
 )
-@click.option("--master", default="local[*]", help="Spark master, for runs not analysed yet.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.master
+@options.as_json
 def compare(runs: tuple[Path, ...], report: Path | None, master: str, as_json: bool) -> None:
     """Compare RUNS (directories of runs or campaigns) with the first of them."""
     directories = [d for d in find_runs(runs) if d.run().status == "complete"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from penstock import specs
-from penstock.cli import evidence, output
+from penstock.cli import evidence, options, output
 from penstock.cli.run import carry_out
 from penstock.domain.cluster import ClusterSpec
 from penstock.domain.scenario import Scenario
@@ -23,7 +23,7 @@ from penstock.report.shown import Shown
 @click.option(
     "--out", type=click.Path(path_type=Path), default=Path("runs"), help="Where the runs go."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.as_json
 def demo(out: Path, as_json: bool) -> None:
     """Three brokers 20 ms apart, one killed in the middle: acks=1 against acks=all."""
     text = (files("penstock.cli") / "demo.yaml").read_text()

@@ -6,12 +6,12 @@ import os
 
 import click
 
-from penstock.cli import output
+from penstock.cli import options, output
 from penstock.testbed.capabilities import Check, examine
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.as_json
 def doctor(as_json: bool) -> int:
     """Say what this machine can do and how to get what is missing.
 

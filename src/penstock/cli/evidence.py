@@ -186,7 +186,11 @@ def _write_histograms(directory: RunDirectory, run: Run, metrics: RunMetrics) ->
     """As standard HdrHistogram logs, which other tools read."""
     folder = directory.path / HISTOGRAMS
     folder.mkdir(exist_ok=True)
-    named = {"latency": metrics.latency, "acknowledgement": metrics.acknowledgement}
+    named = {
+        "latency": metrics.latency,
+        "acknowledgement": metrics.acknowledgement,
+        "corrected": metrics.corrected,
+    }
     started = datetime.fromisoformat(run.started_at).timestamp()
     for name, distribution in named.items():
         if distribution is not None:
@@ -238,6 +242,7 @@ def _without_bulk(metrics: RunMetrics) -> RunMetrics:
         metrics,
         latency=slim(metrics.latency),
         acknowledgement=slim(metrics.acknowledgement),
+        corrected=slim(metrics.corrected),
         parts=parts,
         seconds=(),
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from penstock import specs
-from penstock.cli import output
+from penstock.cli import options, output
 from penstock.domain.errors import BadInput, TestbedError
 from penstock.domain.facts import ClusterFacts
 from penstock.domain.grid import (
@@ -47,7 +47,7 @@ _options: list[Callable[[Callable[..., None]], Callable[..., None]]] = [
         help="Go on with the experiment in this directory.",
     ),
     click.option("--retry-failed", is_flag=True, help="With --resume: the failed points too."),
-    click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+    options.as_json,
 ]
 
 
@@ -68,23 +68,23 @@ def experiment() -> None:
 
 @experiment.command()
 @_shared
-def production(**options: object) -> None:
+def production(**given: object) -> None:
     """Throughput and latency of producers, replication, and what the death of a broker costs."""
-    _carry_out("production", **options)  # type: ignore[arg-type]
+    _carry_out("production", **given)  # type: ignore[arg-type]
 
 
 @experiment.command()
 @_shared
-def consumption(**options: object) -> None:
+def consumption(**given: object) -> None:
     """Throughput of a consumer group, and how long it takes to rebalance."""
-    _carry_out("consumption", **options)  # type: ignore[arg-type]
+    _carry_out("consumption", **given)  # type: ignore[arg-type]
 
 
 @experiment.command("end-to-end")
 @_shared
-def end_to_end(**options: object) -> None:
+def end_to_end(**given: object) -> None:
     """Latency of streams from producers to consumers, as a distribution."""
-    _carry_out("end-to-end", **options)  # type: ignore[arg-type]
+    _carry_out("end-to-end", **given)  # type: ignore[arg-type]
 
 
 def _carry_out(

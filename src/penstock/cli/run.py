@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from penstock import specs
-from penstock.cli import evidence, output
+from penstock.cli import evidence, options, output
 from penstock.domain.errors import BadInput, TestbedError
 from penstock.domain.scenario import Scenario
 from penstock.domain.shapes import Finding
@@ -34,15 +34,9 @@ from penstock.spec_text import read_text
     type=click.Path(path_type=Path),
     help="A driver file, if SCENARIO is a workload of the OpenMessaging Benchmark.",
 )
-@click.option(
-    "--latency-limit",
-    "limits_ms",
-    type=float,
-    multiple=True,
-    help="Count what is later than this many ms, beside the objective's limit.",
-)
-@click.option("--master", default="local[*]", help="Spark master for the analysis.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.latency_limits
+@options.master
+@options.as_json
 def run(
     scenario: Path | None,
     out: Path,

@@ -15,7 +15,7 @@ import click
 
 from penstock import client_properties as kafka_properties
 from penstock import specs
-from penstock.cli import broker_report, output
+from penstock.cli import broker_report, options, output
 from penstock.domain.cluster import ClusterSpec
 from penstock.domain.errors import BadInput, TestbedError
 from penstock.domain.fault import FaultPlan
@@ -36,7 +36,6 @@ DEFAULT_NAME = "testbed"
 
 _SECONDS = click.FloatRange(min=0, max=3600)
 
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _name = click.argument("name", default=DEFAULT_NAME)
 _of = click.option("--name", default=DEFAULT_NAME, show_default=True, help="Which testbed.")
 _file = click.argument("file", type=click.Path(path_type=Path))
@@ -66,7 +65,7 @@ def testbed() -> None:
     "--warm-up", "warm_up_s", type=_SECONDS, default=0, help="Seconds of load beforehand."
 )
 @click.option("--foreground", is_flag=True, help="Stay until Ctrl-C, then remove everything.")
-@_json
+@options.as_json
 def up(
     spec_file: Path | None,
     name: str,
@@ -140,7 +139,7 @@ def _report_up(cluster: Cluster, name: str, took_s: float, as_json: bool) -> Non
     type=click.Path(path_type=Path),
     help="Kafka client.properties for that cluster.",
 )
-@_json
+@options.as_json
 def status(
     name: str,
     interval_s: float,
@@ -203,7 +202,7 @@ def execute(name: str, host: str, command: tuple[str, ...]) -> None:
 @testbed.command()
 @_name
 @click.option("--all", "everything", is_flag=True, help="Every detached testbed of this user.")
-@_json
+@options.as_json
 def down(name: str, everything: bool, as_json: bool) -> None:
     """Remove a cluster with its processes, networks and files."""
     held = [h for h in lease.leases(lease.default_root()) if lease.is_detached(h)]
@@ -218,7 +217,7 @@ def down(name: str, everything: bool, as_json: bool) -> None:
 @testbed.command()
 @_file
 @_of
-@_json
+@options.as_json
 def network(file: Path, name: str, as_json: bool) -> None:
     """Change links now: the `links` of a FILE (`penstock schema network`). Others stay."""
     net = _attach(name).emulated
@@ -232,7 +231,7 @@ def network(file: Path, name: str, as_json: bool) -> None:
 @testbed.command()
 @_file
 @_of
-@_json
+@options.as_json
 def replay(file: Path, name: str, as_json: bool) -> None:
     """Let the network change as a trace FILE says (`penstock schema trace`)."""
     net = _attach(name).emulated
@@ -250,7 +249,7 @@ def replay(file: Path, name: str, as_json: bool) -> None:
 @testbed.command()
 @_file
 @_of
-@_json
+@options.as_json
 def fault(file: Path, name: str, as_json: bool) -> None:
     """Carry out the faults of a file (`penstock schema faults`), each checked to take effect."""
     cluster = _attach(name)

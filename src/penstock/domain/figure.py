@@ -14,8 +14,9 @@ _ESTIMATES = (
     "throughput_mb_per_s",
     "goodput_mb_per_s",
     "timely_mb_per_s",
+    "overhead_share",
 )
-_DISTRIBUTIONS = ("latency", "acknowledgement")
+_DISTRIBUTIONS = ("latency", "acknowledgement", "corrected")
 _EXAMPLES = (
     *_ESTIMATES,
     "latency.p99_ms",

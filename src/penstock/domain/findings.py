@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import product
 
+from penstock.domain.axis import number_or_text, text_of
 from penstock.domain.figure import figure
 from penstock.domain.metrics import RunMetrics
 from penstock.domain.shapes.shape import Finding, Point, Shape
@@ -22,7 +23,7 @@ def findings(
     """
     found: list[Finding] = []
     for shape in shapes:
-        held = {path: _text(value) for path, value in shape.where.items()}
+        held = {path: text_of(value) for path, value in shape.where.items()}
         open_axes = [path for path in axes if path != shape.over and path not in held]
         for values in product(*(axes[path] for path in open_axes)):
             fixed = {**held, **dict(zip(open_axes, values, strict=True))}
@@ -44,10 +45,10 @@ def _finding(
             and (estimate := figure(metrics, shape.figure)) is not None
         ]
         if figures:
-            points.append(Point(_number(value), tuple(figures)))
+            points.append(Point(number_or_text(value), tuple(figures)))
     if len(points) < len(values):
         missing = len(values) - len(points)
-        sentence = f"{shape.figure} over {shape.over}: {missing} of {len(values)} cells have none"
+        sentence = f"{shape.figure} over {shape.over}: {missing} of {len(values)} cells have no valid run with it"
         return Finding(holds=False, sentence=_at(sentence, where))
     judged = shape.check(points)
     return Finding(holds=judged.holds, sentence=_at(judged.sentence, where, shape.source))
@@ -55,17 +56,3 @@ def _finding(
 
 def _at(sentence: str, where: str, source: str = "") -> str:
     return sentence + (f" (at {where})" if where else "") + (f" [{source}]" if source else "")
-
-
-def _number(text: str) -> float | str:
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
-def _text(value: object) -> str:
-    """As cells write their values."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f"{value:g}" if isinstance(value, float) else str(value)

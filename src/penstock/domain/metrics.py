@@ -96,6 +96,13 @@ class RunMetrics(Value):
     duplicated_share: Annotated[Estimate, Doc("P_d")]
     latency: Annotated[Distribution | None, Doc("intended → received, first copy")] = None
     acknowledgement: Annotated[Distribution | None, Doc("intended → acknowledged")] = None
+    corrected: Annotated[
+        Distribution | None,
+        Doc(
+            "of a closed loop: its acknowledgement with what it did not send while it waited, as "
+            "HdrHistogram corrects for coordinated omission"
+        ),
+    ] = None
     parts: Annotated[
         Mapping[str, Distribution],
         Doc(
@@ -107,11 +114,19 @@ class RunMetrics(Value):
         Mapping[str, Estimate],
         Doc("ζ in ms → η_v, the share of arrived messages that came later than ζ"),
     ] = field(default_factory=dict)
-    throughput_per_s: Annotated[Estimate | None, Doc("messages accepted by the cluster")] = None
+    throughput_per_s: Annotated[
+        Estimate | None, Doc("messages acknowledged in the measured time")
+    ] = None
     throughput_mb_per_s: Estimate | None = None
-    goodput_mb_per_s: Annotated[Estimate | None, Doc("values that arrived, counted once")] = None
+    goodput_mb_per_s: Annotated[Estimate | None, Doc("values that arrived in it, counted once")] = (
+        None
+    )
     timely_mb_per_s: Annotated[
-        Estimate | None, Doc("values that arrived, once, within the objective's latency")
+        Estimate | None, Doc("values that arrived in it, once, within the objective's latency")
+    ] = None
+    overhead_share: Annotated[
+        Estimate | None,
+        Doc("of the bytes in produce requests, what is no value; negative: compression saved more"),
     ] = None
     seconds: tuple[Second, ...] = ()
     warnings: Annotated[tuple[str, ...], Doc("what these figures leave out, and why")] = ()

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
+from penstock.domain.axis import number_or_text, text_of
 from penstock.domain.run import Experiment
-from penstock.domain.shapes import Shape
+from penstock.domain.shapes import Point, Shape
+from penstock.domain.shapes.places import find, shown
 from penstock.domain.value import Bound, Doc, FieldError
 
 
@@ -18,7 +20,10 @@ class Scenario(Experiment):
     repeats: Annotated[int, Bound(ge=1, le=1000), Doc("runs per cell, each with its own seed")] = 1
     matrix: Annotated[
         Mapping[str, tuple[Any, ...]],
-        Doc("field → its values, such as settings.acks: ['1', all]; every combination is a cell"),
+        Doc(
+            "field → its values, such as settings.acks: ['1', all]; every combination is a cell. "
+            "{value: 50, with: {field: 3}} changes other fields along with it"
+        ),
     ] = field(default_factory=dict)
     keep_cluster: Annotated[
         bool, Doc("use one cluster for all cells that ask for the same; otherwise each has its own")
@@ -36,3 +41,8 @@ class Scenario(Experiment):
                     known = ", ".join(self.matrix) or "there is no matrix"
                     fix = f"is no axis of the matrix ({known})"
                     raise FieldError(f"expect.{i}.over", path, fix)
+            for path, place in (*shape.where.items(), *((shape.over, p) for p in shape.places)):
+                axis = [Point(number_or_text(text_of(v)), ()) for v in self.matrix[path]]
+                if find(axis, place) is None:
+                    known = ", ".join(shown(point.x) for point in axis)
+                    raise FieldError(f"expect.{i}", place, f"is no value of {path} ({known})")

@@ -21,7 +21,7 @@ from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+from scipy import special
 
 from penstock.domain.metrics import Estimate
 from penstock.domain.value import Doc, Value
@@ -30,13 +30,13 @@ from penstock.measure.histogram import Histogram, rank
 CONFIDENCE = 0.95
 # More batches make t barely smaller and the batches more alike; fewer make it much larger.
 MOST_BATCHES, LEAST_BATCHES = 30, 10
-_Z = float(stats.norm.ppf((1 + CONFIDENCE) / 2))
+_Z = float(special.ndtri((1 + CONFIDENCE) / 2))
 # With three or fewer, nothing can be said about how much they differ.
 _TOO_FEW = 4
 # The share of independent batches that the test takes for correlated. Generous, since longer
 # batches cost little and dependent ones make the interval wrong.
 _SUSPICION = 0.25
-_SUSPICIOUS = float(stats.norm.ppf(1 - _SUSPICION))
+_SUSPICIOUS = float(special.ndtri(1 - _SUSPICION))
 # At a correlation of 0.9 an interval is 4.4 times as wide; beyond, the run is one long drift.
 _MOST_CORRELATION = 0.9
 
@@ -308,11 +308,11 @@ def _sides(estimate: Estimate) -> tuple[float, float]:
 def _clopper_pearson(share: float, trials: float) -> tuple[float, float]:
     """For any number of trials, also 12.5: the binomial distribution by way of the beta."""
     hits, misses, tail = share * trials, (1 - share) * trials, (1 - CONFIDENCE) / 2
-    low = float(stats.beta.ppf(tail, hits, misses + 1))
-    high = float(stats.beta.ppf(1 - tail, hits + 1, misses))
+    low = float(special.betaincinv(hits, misses + 1, tail))
+    high = float(special.betaincinv(hits + 1, misses, 1 - tail))
     return low, high
 
 
 @cache
 def _quantile_of_t(freedom: int) -> float:
-    return float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom))
+    return float(special.stdtrit(freedom, (1 + CONFIDENCE) / 2))

@@ -8,6 +8,7 @@ from itertools import product
 from typing import Any
 
 from penstock import specs
+from penstock.domain.axis import text_of, untied
 from penstock.domain.errors import BadInput
 from penstock.domain.run import Experiment
 from penstock.domain.scenario import Scenario
@@ -60,8 +61,10 @@ def cells(scenario: Scenario, source: str) -> tuple[Cell, ...]:
             values = dict(zip(axes, combination, strict=True))
             data = base
             for path, value in values.items():
-                data = _with(data, _steps(path), value, path)
-            shown = {path: _text(value) for path, value in values.items()}
+                own, tied = untied(value)
+                for changed, new in {path: own, **tied}.items():
+                    data = _with(data, _steps(changed), new, changed)
+            shown = {path: text_of(value) for path, value in values.items()}
             where = ", ".join(f"{path}={text}" for path, text in shown.items())
             experiment = specs.parse(
                 {**data, "seed": scenario.seed + repeat},
@@ -91,16 +94,3 @@ def _with(data: Any, steps: list[str], value: object, path: str) -> Any:
     if not isinstance(data, Mapping):
         raise BadInput(f"matrix.{path}: there is nothing below {step!r}")
     return {**data, step: _with(data.get(step, {}), rest, value, path) if rest else value}
-
-
-def _text(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, float):
-        return f"{value:g}"
-    if isinstance(value, Mapping):
-        named = value.get("name") or value.get("kind")
-        return str(named) if named else ",".join(f"{k}={_text(v)}" for k, v in value.items())
-    if isinstance(value, (list, tuple)):
-        return "+".join(_text(item) for item in value) or "none"
-    return str(value)

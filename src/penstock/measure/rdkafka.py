@@ -233,7 +233,9 @@ class Client:
         lib.set_log_queue(self._client, self._queue)
         self._topic_name = topic
         self._topic = lib.topic_new(self._client, topic.encode(), None)
-        self.wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        # Readable from the start: librdkafka tells only of what comes to an empty queue, and
+        # something may be in it already.
+        self.wakeup = os.eventfd(1, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         one = (1).to_bytes(8, "little")
         lib.queue_io_event_enable(self._queue, self.wakeup, one, len(one))
         self.lines: list[LogLine] = []

@@ -46,6 +46,8 @@ _ACTIONS = re.compile(rb"\(actions ([^)]*)\)")
 # These errors mean stale knowledge of the leader: to try again does not count as a retry.
 _COUNTED_REFRESH = (b"Broker transport failure", b"Disk error")
 
+# Around a message set, beside the name of the topic: what a produce request of one partition has.
+FRAMING_BYTES = 41
 FACILITIES = frozenset((b"PRODUCE", b"MSGSET", b"TIMEOUT"))
 
 # A run of message numbers: from the first up to and without the second.

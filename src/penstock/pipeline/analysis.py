@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from penstock.domain.errors import BadInput, PenstockError
 from penstock.domain.metrics import RunMetrics
 from penstock.domain.run import Run
+from penstock.domain.workload import Workload
 from penstock.measure.run_directory import RunDirectory
 from penstock.pipeline import latency, states, summary, traces
 from penstock.pipeline.assembly import Assembly, Summary
@@ -135,14 +136,17 @@ def _counted(spark: SparkSession, runs: Sequence[_OpenRun], *, is_exact: bool) -
 
 
 def _metrics(run: _OpenRun, collected: Summary) -> RunMetrics:
-    experiment, sent, requests = run.run.experiment, run.rows("sent"), run.rows("requests")
+    experiment, sent, line = run.run.experiment, run.rows("sent"), run.columns.timeline
     assembly = Assembly(
         run=run.run.id,
-        timeline=run.columns.timeline,
+        timeline=line,
         found=collected.of_run(run.columns.number),
         limits_ms=run.limits_ms,
         objective_ms=experiment.objective.latency_ms if experiment.objective else None,
-        messages_per_request=max(1.0, sent / requests) if requests else None,
+        closed_loop_ns=_closed_loop_ns(experiment.workload),
+        requests=traces.requests(
+            run.files["requests"], line.from_ns, line.to_ns, topic=experiment.topic.name
+        ),
     )
     if assembly.rows != sent:
         raise PenstockError(
@@ -150,6 +154,10 @@ def _metrics(run: _OpenRun, collected: Summary) -> RunMetrics:
             "this is a mistake in Penstock: the figures cannot be trusted",
         )
     return assembly.metrics(_clock_warnings(run.run))
+
+
+def _closed_loop_ns(workload: Workload) -> int | None:
+    return round(1e9 / workload.arrivals.mean_per_s) if workload.loop == "closed" else None
 
 
 def _clock_warnings(run: Run) -> tuple[str, ...]:

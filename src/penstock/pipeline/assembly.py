@@ -19,6 +19,7 @@ from penstock.pipeline.buckets import rounded_down
 from penstock.pipeline.latency import ACKNOWLEDGEMENT, LATENCY, PARTS
 from penstock.pipeline.outcomes import Outcomes
 from penstock.pipeline.timeline import Timeline
+from penstock.pipeline.traces import Requests
 
 PERCENTS = (50.0, 90.0, 95.0, 99.0, 99.9, 99.99)
 _NS_TO_MS = 1e-6
@@ -112,11 +113,12 @@ class Assembly:
     found: RunSummary
     limits_ms: tuple[float, ...]
     objective_ms: float | None
-    messages_per_request: float | None
+    requests: Requests | None
+    closed_loop_ns: int | None  # the interval that a closed loop would have kept
 
     def metrics(self, warnings: tuple[str, ...]) -> RunMetrics:
         named = {name: self._distribution(name) for name in (LATENCY, ACKNOWLEDGEMENT, *PARTS)}
-        is_acknowledged = self._sent.was_told(Acknowledgement.ACKNOWLEDGED)
+        accepted, arrived = self._within(summary.ACCEPTED), self._within(summary.ARRIVED)
         return RunMetrics(
             run=self.run,
             seconds_measured=self.timeline.seconds,
@@ -125,12 +127,14 @@ class Assembly:
             duplicated_share=self._share(self._sent.is_duplicated) or _UNKNOWN_SHARE,
             latency=named[LATENCY],
             acknowledgement=named[ACKNOWLEDGEMENT],
+            corrected=self._corrected(),
             parts={name: part for name in PARTS if (part := named[name]) is not None},
             violation_share=dict(self._violations()),
-            throughput_per_s=self._rate(is_acknowledged, self._sent_rows.entries),
-            throughput_mb_per_s=self._rate(is_acknowledged, self._sent_rows.total / _MB),
-            goodput_mb_per_s=self._rate(~self._sent.is_lost, self._sent_rows.total / _MB),
-            timely_mb_per_s=self._timely(),
+            throughput_per_s=self._rate(accepted.at, accepted.entries),
+            throughput_mb_per_s=self._rate(accepted.at, accepted.total / _MB),
+            goodput_mb_per_s=self._rate(arrived.at, arrived.total / _MB),
+            timely_mb_per_s=self._timely(arrived),
+            overhead_share=self._overhead(),
             seconds=tuple(self._seconds()),
             warnings=(*warnings, *self._doubts()),
         )
@@ -210,11 +214,17 @@ class Assembly:
         end = np.append(first[1:], line.to_ns - line.from_ns)
         return np.asarray((end - first) * 1e-9)
 
-    def _rate(self, mask: Truths, weights: npt.NDArray[Any]) -> Estimate | None:
+    def _within(self, what: int) -> Entries:
+        """What happened in the measured time, whenever it was due: a backlog that is worked off
+        after the end is no throughput."""
+        rows = self.found.entries(what)
+        return rows.where(self._is_measured(rows))
+
+    def _rate(self, at: Ints, weights: npt.NDArray[Any]) -> Estimate | None:
         """Per second of the measured time."""
         if not self.timeline.slices:
             return None
-        sums = self._by_batch(self._sent_rows.at[mask], weights[mask])
+        sums = self._by_batch(at, weights)
         estimate = batch_means.of_ratio(sums.tolist(), self._seconds_by_batch.tolist())
         return replace(estimate, low=max(0.0, estimate.low)) if estimate.low else estimate
 
@@ -226,7 +236,8 @@ class Assembly:
             return None
         hits = self._by_batch(rows.at[of & hit], rows.entries[of & hit])
         counts = self._by_batch(rows.at[of], rows.entries[of])
-        return batch_means.of_share(hits.tolist(), counts.tolist(), self.messages_per_request)
+        together = self.requests.messages_each if self.requests else None
+        return batch_means.of_share(hits.tolist(), counts.tolist(), together)
 
     def _violations(self) -> Iterator[tuple[str, Estimate]]:
         for place, limit_ms in enumerate(self.limits_ms):
@@ -234,19 +245,26 @@ class Assembly:
             if share is not None:
                 yield f"{limit_ms:g}", share
 
-    def _timely(self) -> Estimate | None:
+    def _timely(self, arrived: Entries) -> Estimate | None:
         if self.objective_ms is None:
             return None
-        late = self._sent.exceeds(self.limits_ms.index(self.objective_ms))
-        return self._rate(~self._sent.is_lost & ~late, self._sent_rows.total / _MB)
+        # The bucket of an arrival is the number of limits that its latency exceeded.
+        in_time = arrived.where(arrived.bucket <= self.limits_ms.index(self.objective_ms))
+        return self._rate(in_time.at, in_time.total / _MB)
+
+    def _overhead(self) -> Estimate | None:
+        """Of the bytes of requests; all tries of a message carry it."""
+        if self.requests is None or not self.requests.size_bytes or not self.counts.sent:
+            return None
+        mean_bytes = self._sent_rows.sum / self.counts.sent
+        return Estimate(value=1 - self.requests.messages * mean_bytes / self.requests.size_bytes)
 
     # --- times -------------------------------------------------------------------------------
 
     def _distribution(self, name: str) -> Distribution | None:
-        rows = self.found.entries(summary.WHOLE[name])
-        if not len(rows.at):
+        whole = self._whole(name)
+        if whole is None:
             return None
-        whole = Histogram(rows.bucket, rows.entries, int(rows.least.min()), int(rows.most.max()))
         sliced = self.found.entries(summary.SLICED[name])
         if name == LATENCY:
             sliced = sliced.where(self._is_measured(sliced))
@@ -265,6 +283,28 @@ class Assembly:
             buckets=whole.to_buckets(),
         )
 
+    def _corrected(self) -> Distribution | None:
+        """Without intervals: what is put in is no observation."""
+        found = self._whole(ACKNOWLEDGEMENT)
+        if found is None or self.closed_loop_ns is None:
+            return None
+        whole = found.corrected(self.closed_loop_ns)
+        values = zip(PERCENTS, whole.percentiles(PERCENTS), strict=True)
+        return Distribution(
+            count=whole.count,
+            mean_ms=Estimate(value=whole.mean_ns * _NS_TO_MS),
+            percentiles_ms={f"{p:g}": Estimate(value=v * _NS_TO_MS) for p, v in values},
+            min_ms=whole.min_ns * _NS_TO_MS,
+            max_ms=whole.max_ns * _NS_TO_MS,
+            buckets=whole.to_buckets(),
+        )
+
+    def _whole(self, name: str) -> Histogram | None:
+        rows = self.found.entries(summary.WHOLE[name])
+        if not len(rows.at):
+            return None
+        return Histogram(rows.bucket, rows.entries, int(rows.least.min()), int(rows.most.max()))
+
     # --- seconds -----------------------------------------------------------------------------
 
     def _seconds(self) -> Iterator[Second]:
@@ -272,6 +312,7 @@ class Assembly:
         outcomes, per_second = Outcomes(rows.bucket), self.timeline.slices_per_second
         second = rows.at // per_second
         arrived = self.found.entries(summary.ARRIVED)
+        arrived = replace(arrived, at=arrived.at // per_second)
         latency = self.found.entries(summary.SLICED[LATENCY])
         latency = latency.where(latency.at < self.timeline.slices)
         of = {

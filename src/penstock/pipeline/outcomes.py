@@ -28,12 +28,17 @@ told_number = f"if(told = '{TOLD[0]}', 0, if(told = '{TOLD[1]}', 1, 2))"
 def packed(limits_ns: Sequence[str]) -> str:
     """The number, from the columns of `latency.with_times`. Limits are columns too, and rise."""
     tried = f"if(tries < 0, {_NO_TRIES}, if(tries > 1, {_RETRIED}, {_ONE_TRY}))"
-    late = " + ".join(f"if(latency_ns > {limit_ns}, 1, 0)" for limit_ns in limits_ns)
+    exceeded = " + ".join(f"if(latency_ns > {limit_ns}, 1, 0)" for limit_ns in limits_ns)
     return (
         f"told + int(least(copies, 2L)) * {1 << _COPIES} + {tried} * {1 << _TRIES} "
         f"+ if(sent_ns < 0, 0, {1 << _SENT}) + if(latency_ns > stale_ns, {1 << _STALE}, 0) "
-        f"+ ({late}) * {1 << _LATE}"
+        f"+ ({exceeded}) * {1 << _LATE}"
     )
+
+
+def late(packed_number: str) -> str:
+    """How many of the limits the latency exceeded, from the number."""
+    return f"shiftright({packed_number}, {_LATE})"
 
 
 @dataclass(frozen=True)

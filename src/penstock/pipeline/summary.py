@@ -21,17 +21,18 @@ from pyspark.sql import functions as F
 
 from penstock.pipeline import buckets
 from penstock.pipeline.latency import LATENCY, TIMES
-from penstock.pipeline.outcomes import packed
+from penstock.pipeline.outcomes import late, packed
 from penstock.pipeline.states import NONE
-from penstock.pipeline.timeline import SECOND_NS, Timeline, WallClock
+from penstock.pipeline.timeline import Timeline, WallClock
 
 # What an entry is about. First the times of the whole run, then those by stretch of time: a block
 # of slices, and for the latency, which comes last, a slice.
 WHOLE = {name: number for number, name in enumerate(TIMES)}
 _BY_BLOCK = [name for name in TIMES if name != LATENCY]
 SLICED = {name: len(TIMES) + number for number, name in enumerate((*_BY_BLOCK, LATENCY))}
-# By slice: the outcome, and the number of copies where there is more than one. By second: arrivals.
-OUTCOME, COPIES, ARRIVED = (2 * len(TIMES) + i for i in range(3))
+# By the slice in which it was due: the outcome, and the number of copies where there is more than
+# one. By the slice in which it happened: acknowledged, and arrived (bucket: limits exceeded).
+OUTCOME, COPIES, ACCEPTED, ARRIVED = (2 * len(TIMES) + i for i in range(4))
 # Of the whole run: receipts of the same record again, foreign records, doubtful times…
 AGAIN, FOREIGN, MISPLACED, BACKWARDS = (ARRIVED + 1 + i for i in range(4))
 # … and messages whose number of copies is unclear; then all has to be counted in the exact way.
@@ -104,13 +105,13 @@ def counted(messages: DataFrame) -> DataFrame:
 def _entries(messages: DataFrame) -> DataFrame:
     """(key, amount), several for each message."""
     limits = [name for name in messages.columns if name.startswith("limit_") and name != "limit_ns"]
-    # What was due after the end is in no slice that counts.
-    slice_ = "if(intended_ns < to_ns, bigint(floor((intended_ns - from_ns) / slice_ns)), slices)"
+    due = _slice("intended_ns")
     prepared = messages.selectExpr(
         f"shiftleft(run, {RUN_SHIFT}) as run_bits",
-        f"{_at_bits(f'floor({slice_} / slices_per_block)')} as block_bits",
-        f"{_at_bits(slice_)} as slice_bits",
-        f"{_at_bits(f'floor((received_ns - from_ns) / {SECOND_NS})')} as second_bits",
+        f"{_at_bits(f'floor({due} / slices_per_block)')} as block_bits",
+        f"{_at_bits(due)} as slice_bits",
+        f"{_at_bits(_slice('told_ns'))} as told_bits",
+        f"{_at_bits(_slice('received_ns'))} as arrival_bits",
         f"{packed(limits)} as outcome",
         f"array({', '.join(_amounts())}) as amounts",
     )
@@ -118,7 +119,8 @@ def _entries(messages: DataFrame) -> DataFrame:
         "run_bits",
         "block_bits",
         "slice_bits",
-        "second_bits",
+        "told_bits",
+        "arrival_bits",
         "outcome",
         # The outer kind: before the other one Spark would work all of it out a second time, to
         # see whether the list is empty.
@@ -128,12 +130,14 @@ def _entries(messages: DataFrame) -> DataFrame:
     whole, sliced = len(TIMES), 2 * len(TIMES)
     at = (
         f"case when what < {whole} then {AT_ZERO << _AT_SHIFT}L "
-        f"when what < {SLICED[LATENCY]} then block_bits when what < {ARRIVED} then slice_bits "
-        f"when what = {ARRIVED} then second_bits else {AT_ZERO << _AT_SHIFT}L end"
+        f"when what < {SLICED[LATENCY]} then block_bits when what < {ACCEPTED} then slice_bits "
+        f"when what = {ACCEPTED} then told_bits when what = {ARRIVED} then arrival_bits "
+        f"else {AT_ZERO << _AT_SHIFT}L end"
     )
     bucket = (
         f"case when what < {sliced} then {buckets.bucket('amount', 'bits', f'what < {whole}')} "
-        f"when what = {OUTCOME} then bigint(outcome) else 0L end"
+        f"when what = {OUTCOME} then bigint(outcome) "
+        f"when what = {ARRIVED} then bigint({late('outcome')}) else 0L end"
     )
     key = f"run_bits + shiftleft(bigint(what), {_WHAT_SHIFT}) + {at} + {bucket}"
     return bits.selectExpr(f"{key} as key", "amount")
@@ -152,6 +156,7 @@ def _amounts() -> list[str]:
     amounts = {
         OUTCOME: given(is_known, size),
         COPIES: given(f"{is_known} and copies > 1", "copies"),
+        ACCEPTED: given(f"{is_known} and told = 0 and told_ns >= 0", size),
         ARRIVED: given(f"{is_known} and copies > 0", size),
         AGAIN: given(f"{is_measured} and {again} > 0", again),
         FOREIGN: given(f"not ({is_known})", "copies"),
@@ -164,6 +169,12 @@ def _amounts() -> list[str]:
     # By slice, the latency of the warm-up is shown too.
     amounts[SLICED[LATENCY]] = TIMES[LATENCY]
     return [amounts[what] for what in range(WHATS)]
+
+
+def _slice(time_ns: str) -> str:
+    """What lies after the end is in no slice that counts, though the last of these be shorter."""
+    slice_ = f"bigint(floor(({time_ns} - from_ns) / slice_ns))"
+    return f"if({time_ns} < to_ns, {slice_}, greatest({slice_}, slices))"
 
 
 def _at_bits(at: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.domain.figure import figure
-from penstock.domain.metrics import Counts, Estimate, RunMetrics
+from penstock.domain.metrics import Counts, Distribution, Estimate, RunMetrics
 
 # Intended → received in the order of a message's way. `answer` overlaps them, so it is not here.
 PARTS = ("waiting", "produce", "commit", "fetch", "commit+fetch")
@@ -50,6 +50,8 @@ def figures(metrics: Sequence[RunMetrics]) -> tuple[Figure, ...]:
         Figure("throughput_per_s", "throughput", "per_s"),
         Figure("throughput_mb_per_s", "throughput", "mb_per_s"),
         *_times("acknowledgement", metrics),
+        *_times("corrected", metrics),
+        Figure("overhead_share", "share of requests that is overhead", "share"),
         *(Figure(f"parts.{p}.mean_ms", f"mean {p}", "ms") for p in part_names(metrics)),
     ]
     return tuple(f for f in found if any(f.of(m) is not None for m in metrics))
@@ -62,8 +64,8 @@ def part_names(metrics: Sequence[RunMetrics]) -> list[str]:
 
 
 def _times(word: str, metrics: Sequence[RunMetrics], keys: Sequence[str] = ()) -> list[Figure]:
-    """Of `latency` or `acknowledgement`: every percentile that one of the runs has, and the mean."""
-    distributions = [m.latency if word == "latency" else m.acknowledgement for m in metrics]
+    """Of one of their distributions: every percentile that one of the runs has, and the mean."""
+    distributions: list[Distribution | None] = [getattr(m, word) for m in metrics]
     present = {p for found in distributions if found is not None for p in found.percentiles_ms}
     percentiles = sorted(present, key=float)
     return [

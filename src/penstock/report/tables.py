@@ -240,6 +240,7 @@ def _distributions(metrics: RunMetrics) -> Iterator[tuple[str, Distribution | No
     for name in part_names([metrics]):
         yield f"· {PART_TITLES.get(name, name)}", metrics.parts[name]
     yield "acknowledgement, intended to told", metrics.acknowledgement
+    yield "· corrected for coordinated omission", metrics.corrected
 
 
 PART_TITLES = {

@@ -173,4 +173,5 @@ class Admin:
             producer.poll(0)
         left = producer.flush(30)
         if failed or left:
-            raise TestbedError(f"{len(failed) + left} messages to {topic} failed: {failed[:1]}")
+            why = failed[0] if failed else "no answer within 30 s"
+            raise TestbedError(f"{len(failed) + left} messages to {topic} failed: {why}")

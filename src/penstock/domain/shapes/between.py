@@ -19,12 +19,16 @@ class Between(Limits, Shape):
     kind = "between"
     at: Annotated[tuple[Place, ...], Doc("places on the axis; all of it if absent")] = ()
 
+    @property
+    def places(self) -> tuple[Place, ...]:
+        return self.at
+
     def check(self, points: Sequence[Point]) -> Finding:
         judged = list(points)
         if self.at:
             found = [point for place in self.at if (point := find(points, place)) is not None]
             if len(found) < len(self.at):
-                return nowhere(self.figure, self.over, self.at, points)
+                return nowhere(self.figure, self.over, self.places, points)
             judged = found
         holds = bool(judged) and all(self.allow(point.mean) for point in judged)
         values = ", ".join(f"{point.mean:.4g}" for point in judged)

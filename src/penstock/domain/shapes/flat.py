@@ -20,12 +20,15 @@ class Flat(Shape):
     first: Annotated[Place | None, Doc("where the flat part begins; at the first point")] = None
     last: Annotated[Place | None, Doc("where it ends; at the last point")] = None
 
+    @property
+    def places(self) -> tuple[Place, ...]:
+        return tuple(place for place in (self.first, self.last) if place is not None)
+
     def check(self, points: Sequence[Point]) -> Finding:
-        ends = [place for place in (self.first, self.last) if place is not None]
         begins = _index(points, self.first, 0)
         closes = _index(points, self.last, len(points) - 1)
         if begins is None or closes is None:
-            return nowhere(self.figure, self.over, ends, points)
+            return nowhere(self.figure, self.over, self.places, points)
         part = points[begins : closes + 1]
         means = [point.mean for point in part]
         if len(means) < 2:

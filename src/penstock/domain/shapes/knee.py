@@ -25,10 +25,14 @@ class Knee(Shape):
         super().__post_init__()
         self.require(self.after != 0, "after", "must not be 0: then there would be no knee")
 
+    @property
+    def places(self) -> tuple[Place, ...]:
+        return (self.at,)
+
     def check(self, points: Sequence[Point]) -> Finding:
         bend = find(points, self.at)
         if bend is None:
-            return nowhere(self.figure, self.over, (self.at,), points)
+            return nowhere(self.figure, self.over, self.places, points)
         upto = [point.mean for point in points[: points.index(bend) + 1]]
         rest = points[-1].mean - bend.mean
         is_calm = max(abs(mean - upto[0]) for mean in upto) <= self.before

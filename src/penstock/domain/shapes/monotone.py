@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated
 
+from penstock.domain.shapes.places import shown
 from penstock.domain.shapes.shape import Finding, Point, Shape
 from penstock.domain.value import Bound, Doc
 
@@ -27,11 +28,12 @@ class _Monotone(Shape, ABC):
         back = max((sign * (a - b) for a, b in pairwise(means)), default=0.0)
         holds = len(points) > 1 and change > 0 and change >= self.by and back <= self.tolerance
         path = " → ".join(f"{mean:.4g}" for mean in means)
-        wanted = f"{verb} by at least {self.by:g}" if self.by else verb
+        does = f"{verb}s" if holds else f"does not {verb}"
+        enough = f" by at least {self.by:g}" if self.by else ""
         return Finding(
             holds=holds,
-            sentence=f"{self.figure} {'' if holds else 'does not '}{wanted}"
-            f" over {self.over} {points[0].x} … {points[-1].x}: {path}",
+            sentence=f"{self.figure} {does}{enough} over {self.over} "
+            f"{shown(points[0].x)} … {shown(points[-1].x)}: {path}",
         )
 
 
@@ -42,7 +44,7 @@ class Falls(_Monotone):
     kind = "falls"
 
     def check(self, points: Sequence[Point]) -> Finding:
-        return self._judge(points, -1, "falls")
+        return self._judge(points, -1, "fall")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,4 +54,4 @@ class Rises(_Monotone):
     kind = "rises"
 
     def check(self, points: Sequence[Point]) -> Finding:
-        return self._judge(points, 1, "rises")
+        return self._judge(points, 1, "rise")

@@ -24,10 +24,14 @@ class Pair(Limits, Shape, ABC):
     def _compare(self, one: float, other: float) -> tuple[float | None, str]:
         """The number that the limits are for (None: there is none), and its words."""
 
+    @property
+    def places(self) -> tuple[Place, ...]:
+        return (self.of, self.to)
+
     def check(self, points: Sequence[Point]) -> Finding:
         one, other = find(points, self.of), find(points, self.to)
         if one is None or other is None:
-            return nowhere(self.figure, self.over, (self.of, self.to), points)
+            return nowhere(self.figure, self.over, self.places, points)
         number, words = self._compare(one.mean, other.mean)
         holds = number is not None and self.allow(number)
         return Finding(

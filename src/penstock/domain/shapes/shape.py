@@ -46,6 +46,11 @@ class Shape(Value, ABC):
         super().__post_init__()
         check_name(self.figure)
 
+    @property
+    def places(self) -> tuple[str | int | float | bool, ...]:
+        """Values of the axis that it names, and so must be there."""
+        return ()
+
     @abstractmethod
     def check(self, points: Sequence[Point]) -> Finding:
         """Judge the points, which are in the order of the axis."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from penstock.domain.facts import Conditions, Line, Over
 from penstock.domain.metrics import Distribution, Estimate
@@ -42,7 +42,7 @@ def fit_line(
         residual = 0.0
     else:
         residual = math.sqrt(left / (n - 2))
-        t = float(stats.t.ppf((1 + CONFIDENCE) / 2, n - 2))
+        t = float(special.stdtrit(n - 2, (1 + CONFIDENCE) / 2))
         slope_error = residual / math.sqrt(spread)
         intercept_error = residual * math.sqrt(1 / n + float(xs.mean()) ** 2 / spread)
         ends = (_around(intercept, t * intercept_error), _around(slope, t * slope_error))

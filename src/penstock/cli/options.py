@@ -1,0 +1,15 @@
+"""Options that several verbs have, worded once."""
+
+from __future__ import annotations
+
+import click
+
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+master = click.option("--master", default="local[*]", help="Spark master of the analysis.")
+latency_limits = click.option(
+    "--latency-limit",
+    "limits_ms",
+    type=float,
+    multiple=True,
+    help="Count what is later than this many ms, beside the objective's limit.",
+)
