@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shutil
 import subprocess
@@ -27,6 +28,11 @@ class Java:
     path: Path
     version: int
     version_text: str
+
+    @property
+    def digest(self) -> str:
+        """For names of what is made for one version of Java only."""
+        return hashlib.sha256(self.version_text.encode()).hexdigest()[:8]
 
 
 def parse_version(text: str) -> int | None:

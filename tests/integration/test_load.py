@@ -78,7 +78,7 @@ def _carry_out(cluster: Cluster, plan: LoadPlan, directory: Path) -> Load:
     with Load(cluster, plan, directory) as load:
         load.start()
         load.wait()
-        assert load.drain(cluster.admin.end_offsets(plan.topic), timeout_s=60) == ()
+        assert load.drain(cluster.admin.end_offsets(plan.topic), patience_s=60) == ()
     return load
 
 
@@ -176,7 +176,7 @@ def test_tries_are_counted_when_a_broker_freezes(
         assert struck.undo is not None
         struck.undo()
         load.wait()
-        assert load.drain(cluster.admin.end_offsets(topic), timeout_s=60) == ()
+        assert load.drain(cluster.admin.end_offsets(topic), patience_s=60) == ()
     sent, requests = _read(tmp_path, "sent"), _read(tmp_path, "requests")
     assert sent.tries.notna().all()
     assert (sent.tries > 1).any()
@@ -200,7 +200,7 @@ def test_signals_follow_the_load(cluster: Cluster, topic: str, tmp_path: Path) -
         )
         assert load.signals["sent"]() >= 100
         load.wait()
-        load.drain(cluster.admin.end_offsets(topic), timeout_s=60)
+        load.drain(cluster.admin.end_offsets(topic), patience_s=60)
         assert load.signals["received"]() == load.signals["sent"]()
         pids = [process.pid for process in load.clients.values()]
     assert _left_running(pids) == []
@@ -223,7 +223,7 @@ def test_partitions_that_cannot_be_read_in_time_are_listed(
         load.start()
         load.wait()
         ends = cluster.admin.end_offsets(topic)
-        assert load.drain({**ends, 1: ends[1] + 5}, timeout_s=3) == (1,)
+        assert load.drain({**ends, 1: ends[1] + 5}, patience_s=3) == (1,)
         assert sum(report.received for report in load.consumers) == sum(ends.values())
 
 
@@ -318,7 +318,7 @@ def test_nothing_of_the_group_stays_on_an_existing_cluster(
         with Load(existing, _plan(topic), tmp_path) as load:
             load.start()
             load.wait()
-            load.drain(existing.admin.end_offsets(topic), timeout_s=60)
+            load.drain(existing.admin.end_offsets(topic), patience_s=60)
         assert load.producers[0].sent == load.consumers[0].received > 0
         client = AdminClient(existing.client_config)
     groups = client.list_consumer_groups(request_timeout=10).result().valid

@@ -124,9 +124,9 @@ def test_repeats_may_come_in_any_order():
     assert [len(side.runs) for side in sides(runs)] == [3, 3]
 
 
-def test_a_repeat_number_that_comes_again_is_another_campaign():
+def test_runs_of_another_campaign_are_no_repeats():
     first = [acks("1", 10.0 + i, i) for i in range(2)]
-    again = [replace(s, label=f"again/{s.label}") for s in first]
+    again = [replace(s, label=f"again/{s.label}", origin="again") for s in first]
     found = sides([*first, *again])
     assert [[s.label for s in side.runs] for side in found] == [
         ["acks=1 #1", "acks=1 #2"],

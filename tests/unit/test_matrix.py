@@ -88,7 +88,7 @@ def test_a_place_in_a_list_and_a_whole_part() -> None:
     found = made[1].experiment.cluster.network
     assert found is not None
     assert specs.to_data(found)["links"][0]["condition"]["loss"]["share"] == 0.2
-    assert made[0].values == {path: "0", "workload.arrivals": "poisson"}
+    assert made[0].values == {path: "0", "workload.arrivals": "poisson(rate_per_s=5)"}
     assert short(path) == "loss.share"
 
 

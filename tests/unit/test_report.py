@@ -18,6 +18,7 @@ from penstock.domain.metrics import Counts, Distribution, Second
 from penstock.domain.run import RunEvent
 from penstock.domain.settings import ProducerSettings
 from penstock.domain.shapes import Finding
+from penstock.domain.verdict import Judgement, Verdict
 from penstock.report import differing, numbers, outcome, tables
 from penstock.report.charts import by_percentile, latency_by_percentile, message_states
 from penstock.report.figures import COUNTS
@@ -242,12 +243,21 @@ def test_of_several_runs_the_invalid_ones_are_named():
     assert "late (acks=all #1)" in text
 
 
-def test_warnings_unreadable_partitions_and_interruptions_are_shown():
-    made = run(warnings=("the load average was 9",), unreadable=(0, 2), status="interrupted")
-    text = page(shown(made=made)).text
+def test_warnings_of_the_run_and_of_its_figures_are_shown():
+    one = shown(made=run(warnings=("the load average was 9",)))
+    doubtful = replace(one.metrics, warnings=("the wall clock was set",))
+    text = page(replace(one, metrics=doubtful)).text
     assert "the load average was 9" in text
-    assert "nobody could read these partitions to their end: 0, 2" in text
-    assert "the run was interrupted" in text
+    assert "the wall clock was set" in text
+
+
+def test_of_several_runs_it_is_said_how_many_meet_the_objective():
+    limit = Judgement(name="lost_share", limit=0.5, measured=0.0, is_met=True)
+    met = Verdict(is_met=True, judgements=(limit,))
+    missed = replace(met, is_met=False)
+    one, other = acks("1", 24.0), acks("all", 48.0)
+    text = page(replace(one, verdict=met), replace(other, verdict=missed)).text
+    assert "1 of 2 runs meets the objective." in text
 
 
 def test_findings_and_failed_cells():

@@ -10,7 +10,13 @@ import pytest
 from penstock import specs
 from penstock.domain.errors import BadInput, PenstockError
 from penstock.domain.run import Run
-from penstock.measure.run_directory import RunDirectory, find_runs, make_directory
+from penstock.measure.run_directory import (
+    RunDirectory,
+    find_runs,
+    make_directory,
+    set_aside,
+    sole_owner,
+)
 
 RUN = {
     "id": "orders-abc",
@@ -67,12 +73,31 @@ def test_metrics_that_are_missing_say_how_to_get_them(tmp_path: Path) -> None:
 def test_a_campaign_stands_for_its_cells(tmp_path: Path) -> None:
     for name in ("002-r1", "001-r1"):
         made(tmp_path / "campaign" / "cells" / name)
-    (tmp_path / "campaign" / "cells" / ".001-r1-unfinished-1").mkdir()
+    made(tmp_path / "campaign" / "cells" / ".001-r1-unfinished-1")
     single = made(tmp_path / "single")
     found = find_runs([tmp_path / "campaign", single.path, single.path])
     assert [d.path.name for d in found] == ["001-r1", "002-r1", "single"]
     with pytest.raises(BadInput, match="no such directory"):
         find_runs([tmp_path / "nothing"])
+
+
+def test_only_one_command_works_on_a_directory(tmp_path: Path) -> None:
+    with (
+        sole_owner(tmp_path),
+        pytest.raises(BadInput, match="another command"),
+        sole_owner(tmp_path),
+    ):
+        pass
+    with sole_owner(tmp_path):
+        pass
+
+
+def test_what_is_set_aside_is_kept(tmp_path: Path) -> None:
+    for number in (1, 2):
+        (tmp_path / "001-r1").mkdir()
+        set_aside(tmp_path / "001-r1")
+        assert (tmp_path / f".001-r1-unfinished-{number}").is_dir()
+    set_aside(tmp_path / "nothing")
 
 
 def test_a_full_disk_is_said_and_the_old_text_stays(tmp_path: Path) -> None:

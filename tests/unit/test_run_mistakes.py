@@ -8,6 +8,11 @@ import pytest
 
 from penstock.cli.main import main
 
+BASE = (
+    "name: a, topic: {name: a}, "
+    "workload: {arrivals: {kind: constant, rate_per_s: 1}, duration_s: 10}"
+)
+
 
 @pytest.mark.parametrize(
     ("text", "words"),
@@ -27,6 +32,41 @@ from penstock.cli.main import main
             " matrix: {settings.acks: [7]}}",
             ["settings.acks", "7"],
         ),
+        (
+            f"{{{BASE}, faults: [{{kind: kill, broker: 4, at_s: 1}}]}}",
+            ["faults.0.broker", "1 to 3"],
+        ),
+        (
+            f"{{{BASE}, faults: [{{kind: kill, broker: leader of b-0, at_s: 1}}]}}",
+            ["faults.0.broker", "no partition b-0", "a-0"],
+        ),
+        (
+            f"{{{BASE}, faults: [{{kind: pause-client, client: consumer-2, at_s: 1}}]}}",
+            ["faults.0.client", "consumer-1"],
+        ),
+        (
+            f"{{{BASE}, faults: [{{kind: kill, broker: 1, when: {{signal: x, at_least: 1}}}}]}}",
+            ["faults.0.when.signal", "acknowledged", "bytes_in"],
+        ),
+        (
+            f"{{{BASE}, faults: [{{kind: kill, broker: 1, at_s: 99}}]}}",
+            ["faults.0.at_s", "after the end"],
+        ),
+        (
+            f"{{{BASE}, faults: [{{kind: cut-link, src: producers, dst: brokers, at_s: 1}}]}}",
+            ["faults.0", "place: namespaces"],
+        ),
+        (f"{{{BASE}, matrix: {{seed: [1, 2]}}}}", ["matrix.seed", "repeats"]),
+        (
+            f"{{{BASE}, matrix: {{workload.arrivals.rate_per_s: [5, 5]}}}}",
+            ["matrix.workload.arrivals.rate_per_s", "two values"],
+        ),
+        (
+            f"{{{BASE}, matrix: {{settings.acks: [1]}}, "
+            "expect: [{kind: falls, figure: latency.p75_ms, over: settings.acks}]}",
+            ["latency.p75_ms", "is no figure"],
+        ),
+        (f"{{{BASE}, settings: {{bootstrap.servers: 'x:1'}}}}", ["bootstrap.servers"]),
     ],
 )
 def test_a_mistake_is_said_before_anything_starts(

@@ -68,7 +68,7 @@ def test_the_examples_load() -> None:
     assert testbed.brokers == 3
     assert testbed.place == "namespaces"
     assert testbed.network is not None
-    assert testbed.network.links[0].condition.delay == ConstantDelay(ms=20)
+    assert testbed.network.links[0].condition.delay == ConstantDelay(ms=10)
     trace = specs.load(EXAMPLES / "trace.yaml", NetworkTrace)
     assert [step.at_s for step in trace.steps] == [0, 30, 60]
     plan = specs.load(EXAMPLES / "faults.yaml", FaultPlan)

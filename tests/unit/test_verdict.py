@@ -51,6 +51,11 @@ def test_nothing_that_arrived_meets_no_limit_on_latency() -> None:
     assert "nothing arrived" in verdict.sentence
 
 
+def test_a_run_that_sent_nothing_meets_nothing() -> None:
+    nothing = metrics(counts=Counts(), lost_share=Estimate(value=0.0, low=0.0, high=1.0))
+    assert not judge(Objective(lost_share=0.5), nothing, ()).is_met
+
+
 def test_an_invalid_run_meets_nothing() -> None:
     verdict = judge(Objective(lost_share=0.5), metrics(), ("the generator was late",))
     assert not verdict.is_met

@@ -28,29 +28,30 @@ def analyze(
     histograms and report.html into the directories.
     """
     directories = find_runs(runs)
-    with output.progress() as say:
-        say("starting Spark")
-        spark = evidence.BackgroundSpark(master)
-        try:
-            shown = evidence.analyse(spark.get(), directories, limits_ms, say)
-        finally:
-            spark.stop()
+    campaigns = {path: reopen(path) for path in runs if (path / CAMPAIGN).exists()}
+    expected = (limit for campaign in campaigns.values() for limit in campaign.scenario.limits_ms)
+    limits = (*limits_ms, *expected)
+    with output.progress() as say, evidence.spark_session(master, say) as spark:
+        shown = evidence.analyse(spark, directories, limits, say)
     evidence.require_some(shown, directories)
     failed = evidence.failures(directories)
     found: tuple[Finding, ...] = ()
+    reports = []
     for path in runs:
         within = [d for d in directories if d.path == path or path in d.path.parents]
         ids = {directory.run().id for directory in within}
         mine = [one for one in shown if one.run.id in ids]
-        its = evidence.findings_of(reopen(path), mine) if (path / CAMPAIGN).exists() else ()
+        its = evidence.findings_of(campaigns[path], mine) if path in campaigns else ()
         if mine:
             write_report(path / REPORT, mine, path.resolve().name, its, evidence.failures(within))
+            reports.append(path / REPORT)
         found += its
     sentence = outcome.of_shown(shown, found, failed)
     if as_json:
         output.emit_json(
             {
                 "outcome": sentence,
+                "reports": reports,
                 "runs": evidence.as_data(shown, directories),
                 "failed": [{"cell": cell, "reason": reason} for cell, reason in failed],
                 "findings": found,
@@ -58,6 +59,6 @@ def analyze(
         )
         return
     output.outcome(sentence)
-    evidence.show(shown, found)
-    for path in runs:
-        output.note(f"Evidence: {path / REPORT}")
+    evidence.show(shown, found, failed)
+    for report in reports:
+        output.note(f"Evidence: {report}")

@@ -12,6 +12,8 @@ from penstock.report import tables
 from penstock.report.comparison import compare as compare_runs
 from penstock.report.page import write_report
 
+_BECAME = {"failed": "failed", "interrupted": "was interrupted"}
+
 
 @click.command()
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
@@ -22,16 +24,17 @@ from penstock.report.page import write_report
 @options.as_json
 def compare(runs: tuple[Path, ...], report: Path | None, master: str, as_json: bool) -> None:
     """Compare RUNS (directories of runs or campaigns) with the first of them."""
-    directories = [d for d in find_runs(runs) if d.run().status == "complete"]
+    directories = []
+    for directory in find_runs(runs):
+        status = directory.run().status
+        if status == "complete":
+            directories.append(directory)
+        else:
+            output.warn(f"{directory.path}: is left out: the run {_BECAME[status]}")
     new = [directory for directory in directories if not directory.has_metrics]
     if new:
-        with output.progress() as say:
-            say("starting Spark")
-            spark = evidence.BackgroundSpark(master)
-            try:
-                evidence.analyse(spark.get(), new, (), say)
-            finally:
-                spark.stop()
+        with output.progress() as say, evidence.spark_session(master, say) as spark:
+            evidence.analyse(spark, new, (), say)
     shown = evidence.read_back(directories)
     comparison = compare_runs(shown)
     if report is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
@@ -13,9 +14,11 @@ from penstock import specs
 from penstock.cli import evidence, options, output
 from penstock.cli.run import carry_out
 from penstock.domain.cluster import ClusterSpec
+from penstock.domain.errors import TestbedError
 from penstock.domain.scenario import Scenario
 from penstock.measure import campaign as campaigns
 from penstock.measure.run_directory import REPORT
+from penstock.report import outcome
 from penstock.report.shown import Shown
 
 
@@ -35,16 +38,20 @@ def demo(out: Path, as_json: bool) -> None:
         scenario = replace(scenario, cluster=plain)
     campaign = campaigns.create(scenario, "demo.yaml", out, text=text if has_network else None)
     shown, _, directories = carry_out(campaign, "local[*]")
+    failed = evidence.failures(directories)
     evidence.require_some(shown, directories)
-    sentence = _sentence(shown)
+    is_sound = not failed and not any(one.problems for one in shown)
+    sentence = _sentence(shown) if is_sound else outcome.of_shown(shown, failed=failed)
     report = campaign.path / REPORT
     if as_json:
         runs = evidence.as_data(shown, directories)
         output.emit_json({"outcome": sentence, "report": report, "runs": runs})
-        return
-    output.outcome(sentence)
-    evidence.show(shown)
-    output.note(f"Evidence: {report}")
+    else:
+        output.outcome(sentence)
+        evidence.show(shown, failed=failed)
+        output.note(f"Evidence: {report}")
+    if failed:
+        sys.exit(TestbedError.exit_code)
 
 
 def _sentence(shown: list[Shown]) -> str:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from penstock.cli import output
-from penstock.domain.errors import BadInput, PenstockError
+from penstock.domain.errors import BadInput, TestbedError
 from penstock.domain.findings import findings
 from penstock.domain.metrics import Distribution, RunMetrics
 from penstock.domain.run import Run
@@ -21,7 +21,7 @@ from penstock.measure import journal
 from penstock.measure.campaign import Campaign
 from penstock.measure.hdr_log import HdrLog, Interval, write
 from penstock.measure.histogram import Histogram
-from penstock.measure.run_directory import HISTOGRAMS, RunDirectory
+from penstock.measure.run_directory import CELLS, HISTOGRAMS, RunDirectory
 from penstock.progress import Progress
 from penstock.report import tables
 from penstock.report.shown import Shown, cell_label
@@ -30,7 +30,10 @@ VERDICT_EXIT = 10
 
 
 class BackgroundSpark:
-    """A Spark session that starts beside something else, and is warm when it is asked for."""
+    """A Spark session that starts beside something else, and is warm when it is asked for.
+
+    Not warm on other machines, which could not read a rehearsal's files.
+    """
 
     def __init__(self, master: str) -> None:
         self._master = master
@@ -42,16 +45,14 @@ class BackgroundSpark:
     def _start(self) -> None:
         # Here, for it takes a second that no other command should wait for.
         from penstock.pipeline.analysis import warm
-        from penstock.pipeline.session import session
+        from penstock.pipeline.session import is_on_this_machine, session
 
         try:
             self._session = session(self._master)
-            warm(self._session)
+            if is_on_this_machine(self._master):
+                warm(self._session)
         except BaseException as error:  # must reach the command, not die with the thread
             self._error = error
-
-    def wait(self) -> None:
-        self._thread.join()
 
     def get(self) -> Any:
         self._thread.join()
@@ -65,6 +66,19 @@ class BackgroundSpark:
             # After Ctrl-C its Java is gone already: the terminal tells every process.
             with suppress(Exception):
                 self._session.stop()
+
+
+@contextmanager
+def spark_session(master: str, say: Progress) -> Iterator[Any]:
+    """For a single analysis: to warm it up would take longer."""
+    from penstock.pipeline.session import session
+
+    say("starting Spark")
+    spark = session(master)
+    try:
+        yield spark
+    finally:
+        spark.stop()
 
 
 def analyse(
@@ -89,14 +103,14 @@ def analyse(
         directory.write_metrics(metrics)
         directory.write_verdict(verdict)
         _write_histograms(directory, run, metrics)
-        shown.append(Shown(run=run, metrics=metrics, verdict=verdict, label=label))
+        shown.append(Shown(run, metrics, verdict, label, _origin(directory)))
     return shown
 
 
 def read_back(directories: Sequence[RunDirectory]) -> list[Shown]:
     """The same from what an earlier analysis wrote."""
     return [
-        Shown(run=d.run(), metrics=d.metrics(), verdict=d.verdict(), label=label)
+        Shown(d.run(), d.metrics(), d.verdict(), label, _origin(d))
         for d, label in zip(directories, _labels(directories), strict=True)
     ]
 
@@ -121,12 +135,18 @@ def failures(directories: Sequence[RunDirectory]) -> list[tuple[str, str]]:
     ]
 
 
-def show(shown: Sequence[Shown], findings: Sequence[Finding] = ()) -> None:
+def show(
+    shown: Sequence[Shown],
+    findings: Sequence[Finding] = (),
+    failed: Sequence[tuple[str, str]] = (),
+) -> None:
     """The tables, after the outcome."""
+    for cell, reason in failed:
+        output.warn(f"failed: {cell}: {reason}")
     for one in shown:
         for reason in one.run.invalid:
             output.warn(f"{one.label}: INVALID: {reason}")
-        for warning in one.run.warnings:
+        for warning in (*one.run.warnings, *one.metrics.warnings):
             output.warn(f"{one.label}: {warning}")
     if len(shown) > tables.MOST_COLUMNS:
         output.table(*tables.overview(shown))
@@ -143,7 +163,7 @@ def show(shown: Sequence[Shown], findings: Sequence[Finding] = ()) -> None:
 
 
 def as_data(shown: Sequence[Shown], directories: Sequence[RunDirectory]) -> list[dict[str, Any]]:
-    """Every run for --json. The histograms' buckets and batches stay in metrics.json."""
+    """Every run for --json. The histograms' buckets and the seconds stay in metrics.json."""
     paths = {directory.run().id: directory.path for directory in directories}
     return [
         {
@@ -171,12 +191,12 @@ def _is_usable(directory: RunDirectory, say: Progress) -> bool:
 def _checked(run: Run, metrics: RunMetrics) -> Run:
     """The run, found invalid if it read another number of records than the brokers count."""
     if run.status == "interrupted":
-        warning = "the run was interrupted: its figures cover what was written until then"
-        return replace(run, warnings=tuple(dict.fromkeys((*run.warnings, warning))))
+        reason = "the run was interrupted: what its consumers had not read yet counts as lost"
+        return replace(run, invalid=tuple(dict.fromkeys((*run.invalid, reason))))
     counted = sum(run.end_offsets.values())
     config = run.experiment.topic.config
     thinned = any(n.startswith(("cleanup.", "retention.", "delete.retention")) for n in config)
-    if run.unreadable or thinned or counted == metrics.counts.records:
+    if run.unreadable or run.unread or thinned or counted == metrics.counts.records:
         return run
     reason = f"{metrics.counts.records} records were read, and the brokers count {counted}"
     return replace(run, invalid=tuple(dict.fromkeys((*run.invalid, reason))))
@@ -222,9 +242,14 @@ def _labels(directories: Sequence[RunDirectory]) -> list[str]:
     ]
 
 
+def _origin(directory: RunDirectory) -> str:
+    path = directory.path.resolve()
+    return str(path.parent if path.parent.name == CELLS else path)
+
+
 def _place(path: Path) -> str:
     path = path.resolve()
-    parts = path.parts[-3:] if path.parent.name == "cells" else path.parts[-2:]
+    parts = path.parts[-3:] if path.parent.name == CELLS else path.parts[-2:]
     return "/".join(parts)
 
 
@@ -254,7 +279,7 @@ def require_some(shown: Sequence[Shown], directories: Sequence[RunDirectory]) ->
         return
     failed = failures(directories)
     if failed:
-        raise PenstockError(
+        raise TestbedError(
             f"no run was carried out to its end; {failed[0][0]}: {failed[0][1]}",
             "the reason of each is in its run.json",
         )

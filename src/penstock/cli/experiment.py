@@ -148,7 +148,7 @@ def _series(
 
 def _show(series: Series, facts: ClusterFacts, results: list[PointResult], as_json: bool) -> None:
     sentence = shown.sentence(facts, series.kind)
-    failed = experiments.failures(results)
+    failed = experiments.failures(series, results)
     if as_json:
         output.emit_json(
             {

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import rich.progress
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from penstock import specs
 from penstock.progress import Progress
@@ -50,7 +51,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     for name, right in zip(columns, numeric, strict=True):
         drawn.add_column(name, justify="right" if right else "left", no_wrap=not _out.is_terminal)
     for row in cells:
-        drawn.add_row(*row)
+        drawn.add_row(*(Text(cell) for cell in row))  # as it is: [x] is no markup
     _out.print()
     _out.print(drawn)
 
@@ -72,7 +73,7 @@ def progress() -> Iterator[Progress]:
     """A line that says what is going on; on a terminal it stands still and turns."""
     if _err.is_terminal:
         with _err.status("…") as status:
-            yield lambda text: status.update(text)
+            yield lambda text: status.update(Text(text))
     else:
         yield lambda text: _err.print(text, markup=False)
 

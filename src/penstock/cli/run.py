@@ -9,7 +9,7 @@ import click
 
 from penstock import specs
 from penstock.cli import evidence, options, output
-from penstock.domain.errors import BadInput, TestbedError
+from penstock.domain.errors import BadInput, PenstockError, TestbedError
 from penstock.domain.scenario import Scenario
 from penstock.domain.shapes import Finding
 from penstock.measure import campaign as campaigns
@@ -71,9 +71,7 @@ def run(
         )
     else:
         output.outcome(sentence)
-        evidence.show(shown, found)
-        for cell, reason in failed:
-            output.warn(f"failed: {cell}: {reason}")
+        evidence.show(shown, found, failed)
         output.note(f"Evidence: {report}")
     sys.exit(_exit_code(shown, found, failed))
 
@@ -97,13 +95,14 @@ def carry_out(
             campaigns.carry_on(
                 campaign,
                 retry_failed=retry_failed,
-                before_load=spark.wait,
+                before_load=spark.get,
                 on_progress=bar.say,
                 on_step=step,
             )
             directories = campaign.directories
-            shown = evidence.analyse(spark.get(), directories, limits_ms, bar.say)
-        except (KeyboardInterrupt, SystemExit):
+            limits = (*limits_ms, *campaign.scenario.limits_ms)
+            shown = evidence.analyse(spark.get(), directories, limits, bar.say)
+        except (KeyboardInterrupt, SystemExit, PenstockError):
             if not campaign.is_single:
                 output.warn(f"go on with: penstock run --resume {campaign.path}")
             raise
@@ -130,6 +129,10 @@ def _campaign(
         for note in translated.notes:
             output.warn(f"{scenario}: {note}")
         return campaigns.create(translated.scenario, str(scenario), out)
+    if driver is not None:
+        raise BadInput(
+            f"{scenario} is no workload of the OpenMessaging Benchmark", "leave --driver out"
+        )
     loaded = schedule.resolve_scenario(specs.load(scenario, Scenario), scenario.parent)
     return campaigns.create(loaded, str(scenario), out, text=read_text(scenario))
 

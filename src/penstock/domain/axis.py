@@ -23,8 +23,11 @@ def text_of(value: object) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, Mapping):
-        named = value.get("name") or value.get("kind")
-        return str(named) if named else ",".join(f"{k}={text_of(v)}" for k, v in value.items())
+        if named := value.get("name") or value.get("file"):
+            return str(named)
+        rest = ",".join(f"{k}={text_of(v)}" for k, v in value.items() if k != "kind")
+        kind = str(value.get("kind", ""))
+        return f"{kind}({rest})" if kind and rest else kind or rest
     if isinstance(value, (list, tuple)):
         return "+".join(text_of(item) for item in value) or "none"
     return str(value)

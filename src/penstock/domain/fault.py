@@ -63,6 +63,11 @@ class Fault(Value, ABC):
             self.at_s is None or self.when is None, "at_s", "cannot be given together with `when`"
         )
 
+    @property
+    def is_undone(self) -> bool:
+        """Whether the cluster is afterwards as it was before."""
+        return self.for_s is not None
+
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerFault(Fault, ABC):
@@ -107,6 +112,10 @@ class Restart(BrokerFault):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.require(self.for_s is None, "for_s", "has no meaning here; use `stop` with for_s")
+
+    @property
+    def is_undone(self) -> bool:
+        return True
 
 
 @dataclass(frozen=True, kw_only=True)

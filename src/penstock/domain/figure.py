@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields
 
-from penstock.domain.metrics import Counts, Distribution, Estimate, RunMetrics
+from penstock.domain.metrics import PARTS, PERCENTS, Counts, Distribution, Estimate, RunMetrics
 from penstock.domain.value import FieldError
 
 _ESTIMATES = (
@@ -16,6 +17,7 @@ _ESTIMATES = (
     "timely_mb_per_s",
     "overhead_share",
 )
+_PERCENTILES = tuple(f"{percent:g}" for percent in PERCENTS)
 _DISTRIBUTIONS = ("latency", "acknowledgement", "corrected")
 _EXAMPLES = (
     *_ESTIMATES,
@@ -39,9 +41,11 @@ def figure(metrics: RunMetrics, name: str) -> Estimate | None:
         return _of_distribution(getattr(metrics, head), rest, name)
     if head == "parts" and "." in rest:
         part, _, what = rest.partition(".")
+        if part not in PARTS:
+            raise _unknown(name)
         return _of_distribution(metrics.parts.get(part), what, name)
-    if head == "violation_share" and rest:
-        return metrics.violation_share.get(rest)
+    if head == "violation_share" and _is_positive(rest):
+        return metrics.violation_share.get(f"{float(rest):g}")
     if head in ("counts", "share") and rest in {f.name for f in fields(Counts)}:
         count = getattr(metrics.counts, rest)
         if head == "counts":
@@ -63,11 +67,9 @@ def check_name(name: str) -> None:
 
 
 def _of_distribution(found: Distribution | None, what: str, name: str) -> Estimate | None:
-    is_percentile = what.startswith("p") and what.endswith("_ms")
     percentile = what.removeprefix("p").removesuffix("_ms")
-    if what not in ("mean_ms", "min_ms", "max_ms") and not (
-        is_percentile and percentile.replace(".", "", 1).isdigit()
-    ):
+    is_percentile = what == f"p{percentile}_ms" and percentile in _PERCENTILES
+    if what not in ("mean_ms", "min_ms", "max_ms") and not is_percentile:
         raise _unknown(name)
     if found is None:
         return None
@@ -75,6 +77,13 @@ def _of_distribution(found: Distribution | None, what: str, name: str) -> Estima
         return found.percentiles_ms.get(percentile)
     value = getattr(found, what)
     return value if isinstance(value, Estimate) else Estimate(value=value)
+
+
+def _is_positive(text: str) -> bool:
+    try:
+        return 0 < float(text) < math.inf
+    except ValueError:
+        return False
 
 
 def _unknown(name: str) -> FieldError:

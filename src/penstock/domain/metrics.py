@@ -13,6 +13,10 @@ from typing import Annotated
 
 from penstock.domain.value import Doc, Value
 
+# Of a distribution; and the parts of a latency, in the order of a message's way.
+PERCENTS = (50.0, 90.0, 95.0, 99.0, 99.9, 99.99)
+PARTS = ("waiting", "produce", "commit", "fetch", "commit+fetch", "answer")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate(Value):
@@ -80,6 +84,13 @@ class Second(Value):
     duplicated: int = 0
     received: int = 0
     received_bytes: int = 0
+    timely_bytes: Annotated[
+        int | None, Doc("of those, within the objective's latency; if there is an objective")
+    ] = None
+    late: Annotated[
+        Mapping[str, int], Doc("ζ in ms → how many of those due arrived later than ζ")
+    ] = field(default_factory=dict)
+    stale: int = 0
     p50_ms: float | None = None
     p99_ms: float | None = None
     max_ms: float | None = None

@@ -166,4 +166,8 @@ class Run(Value):
     end_offsets: Annotated[
         Mapping[str, int], Doc("end of each partition after the load, asked of the brokers")
     ] = field(default_factory=dict)
-    unreadable: Annotated[tuple[int, ...], Doc("partitions that nobody could read at the end")] = ()
+    unreadable: Annotated[tuple[int, ...], Doc("partitions without a leader at the end")] = ()
+    unread: Annotated[
+        tuple[int, ...],
+        Doc("partitions with a leader that were not read to their end all the same"),
+    ] = ()

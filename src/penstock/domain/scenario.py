@@ -6,11 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from penstock.domain.axis import number_or_text, text_of
+from penstock.domain.axis import number_or_text, text_of, untied
 from penstock.domain.run import Experiment
 from penstock.domain.shapes import Point, Shape
 from penstock.domain.shapes.places import find, shown
 from penstock.domain.value import Bound, Doc, FieldError
+
+# Fields that cannot differ from cell to cell, with the way to get what is meant.
+_NO_AXIS = {
+    "seed": "cannot be an axis: use `repeats`, each of which has a seed of its own",
+    "workload.arrivals.file": "cannot be an axis alone: give `workload.arrivals` whole values, "
+    "such as {kind: recorded, file: monday.txt}",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +40,7 @@ class Scenario(Experiment):
     def __post_init__(self) -> None:
         super().__post_init__()
         for path, values in self.matrix.items():
-            if not values:
-                raise FieldError(f"matrix.{path}", [], "must have at least one value")
+            self._check_axis(path, values)
         for i, shape in enumerate(self.expect):
             for path in (shape.over, *shape.where):
                 if path not in self.matrix:
@@ -46,3 +52,22 @@ class Scenario(Experiment):
                 if find(axis, place) is None:
                     known = ", ".join(shown(point.x) for point in axis)
                     raise FieldError(f"expect.{i}", place, f"is no value of {path} ({known})")
+
+    @staticmethod
+    def _check_axis(path: str, values: tuple[Any, ...]) -> None:
+        where = f"matrix.{path}"
+        if not values:
+            raise FieldError(where, [], "must have at least one value")
+        for changed in {path, *(other for v in values for other in untied(v)[1])}:
+            if changed in _NO_AXIS:
+                raise FieldError(where, changed, _NO_AXIS[changed])
+        texts = [text_of(value) for value in values]
+        if twice := next((text for text in texts if texts.count(text) > 1), None):
+            raise FieldError(where, twice, "is the name of two values, which would be one cell")
+
+    @property
+    def limits_ms(self) -> tuple[float, ...]:
+        """The latency limits that what is expected speaks of."""
+        head = "violation_share."
+        named = (shape.figure for shape in self.expect if shape.figure.startswith(head))
+        return tuple(dict.fromkeys(float(name.removeprefix(head)) for name in named))

@@ -39,6 +39,10 @@ def judge(objective: Objective | None, metrics: RunMetrics, invalid: tuple[str, 
         return Verdict(is_met=True, sentence="There is no objective to meet.")
     judgements = tuple(_judgements(objective, metrics))
     missed = [j for j in judgements if not j.is_met]
+    if not metrics.counts.sent:
+        return Verdict(
+            is_met=False, judgements=judgements, sentence="Nothing was sent to judge by."
+        )
     if invalid:
         sentence = f"The run is invalid: {invalid[0]}."
     elif missed:

@@ -15,7 +15,8 @@ from penstock.domain.cluster import ClusterSpec
 from penstock.domain.errors import BadInput, TestbedError
 from penstock.domain.run import RUN_FORMAT, Experiment, Run
 from penstock.domain.scenario import Scenario
-from penstock.measure.carry_out import Place, carry_out, new_run, plan_of, set_network
+from penstock.measure import feasible
+from penstock.measure.carry_out import Place, carry_out, new_run, set_network
 from penstock.measure.matrix import Cell, cells
 from penstock.measure.run_directory import (
     CAMPAIGN,
@@ -24,6 +25,8 @@ from penstock.measure.run_directory import (
     SCENARIO,
     RunDirectory,
     make_directory,
+    set_aside,
+    sole_owner,
     write_file,
 )
 from penstock.progress import Progress, silent
@@ -74,7 +77,7 @@ def create(scenario: Scenario, source: str, parent: Path, text: str | None = Non
     """A new directory for the scenario; `text` is the file as the user wrote it."""
     planned = cells(scenario, source)
     for cell in planned:
-        plan_of(cell.experiment).check()  # what the client itself would refuse, too
+        feasible.check(cell.experiment)
     path = make_directory(parent, scenario.name)
     campaign = Campaign(scenario, planned, path)
     write_file(path / SCENARIO, text if text is not None else specs.dump_yaml(scenario))
@@ -120,21 +123,25 @@ def carry_on(
     *,
     parts: Parts | None = None,
     retry_failed: bool = False,
-    before_load: Callable[[], None] = lambda: None,
+    before_load: Callable[[], object] = lambda: None,
     on_progress: Progress = silent,
     on_step: Callable[[Step], None] = lambda _: None,
 ) -> list[Run]:
     """Carry out what is left to do. `before_load` is called when the first cluster is ready: what
     else must be prepared has to be done by then, so as not to disturb the measurement."""
-    left = to_do(campaign, retry_failed)
     runs: list[Run] = []
     began, is_prepared = time.monotonic(), False
-    with _Clusters(parts, campaign.scenario.keep_cluster, on_progress) as clusters:
+    with (
+        sole_owner(campaign.path),
+        _Clusters(parts, campaign.scenario.keep_cluster, on_progress) as clusters,
+    ):
+        left = to_do(campaign, retry_failed)
         for done, cell in enumerate(left):
             on_step(Step(done, len(left), cell, _seconds_left(left[done:], done, began)))
             directory = campaign.directory(cell)
-            _set_aside(directory.path, campaign.is_single)
-            directory.path.mkdir(parents=True, exist_ok=True)
+            if not campaign.is_single:  # whose directory was made for it
+                set_aside(directory.path)
+                directory.path.mkdir()
             place = Place(cell.values, cell.repeat)
             try:
                 with clusters.of(cell.experiment) as cluster:
@@ -151,15 +158,6 @@ def carry_on(
                 directory.write_run(run)
             runs.append(run)
     return runs
-
-
-def _set_aside(path: Path, is_single: bool) -> None:
-    if is_single or not (path / RUN).exists():
-        return
-    number = 1
-    while (aside := path.with_name(f".{path.name}-unfinished-{number}")).exists():
-        number += 1
-    path.rename(aside)
 
 
 def _seconds_left(left: Sequence[Cell], done: int, began: float) -> float:
@@ -195,7 +193,8 @@ class _Clusters:
         except BaseException:
             self._drop()
             raise
-        if not self._keep or (self._cluster is not None and not _is_healthy(self._cluster)):
+        is_spoilt = not all(fault.is_undone for fault in experiment.faults)
+        if not self._keep or is_spoilt or not self._is_healthy():
             self._drop()
 
     def _testbed(self, experiment: Experiment) -> Cluster:
@@ -210,6 +209,14 @@ class _Clusters:
         set_network(self._cluster, experiment)
         return self._cluster
 
+    def _is_healthy(self) -> bool:
+        cluster = self._cluster
+        return (
+            cluster is not None
+            and all(cluster.process(b).is_running for b in cluster.broker_ids)
+            and not cluster.admin.out_of_sync()
+        )
+
     def _drop(self) -> None:
         self._stack.close()
         self._cluster = None
@@ -220,16 +227,6 @@ def _shape(spec: ClusterSpec) -> ClusterSpec:
     if spec.network is None:
         return spec
     return replace(spec, network=replace(spec.network, links=()))
-
-
-def _is_healthy(cluster: Cluster) -> bool:
-    try:
-        cluster.check_alive()
-        return all(cluster.process(b).is_running for b in cluster.broker_ids) and not (
-            cluster.admin.out_of_sync()
-        )
-    except TestbedError:
-        return False
 
 
 def _existing(experiment: Experiment) -> ExistingCluster:

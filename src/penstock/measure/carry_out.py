@@ -17,7 +17,6 @@ from os import cpu_count, getloadavg
 
 import confluent_kafka
 import psutil
-from confluent_kafka import KafkaException
 
 from penstock import __version__
 from penstock.domain.cluster import TopicSpec
@@ -25,6 +24,7 @@ from penstock.domain.errors import BadInput, PenstockError, TestbedError
 from penstock.domain.network.condition import PERFECT, Link
 from penstock.domain.run import ClockAnchor, Experiment, ProducerReport, Run, RunEvent
 from penstock.measure.load import Load, LoadPlan
+from penstock.measure.producing import GRACE_S
 from penstock.measure.run_directory import RunDirectory
 from penstock.measure.sampling import Sampler
 from penstock.progress import Progress, silent
@@ -36,9 +36,11 @@ from penstock.testbed.waiting import wait_until
 
 # Above this rate the doorstep reader would cost the brokers as much as what is measured.
 WATCHED_UP_TO_PER_S = 5_000
-# The wall clock may be slewed, not set, while a run goes on.
-CLOCK_STEP_NS = 5_000_000
-DRAIN_S = 60.0
+_TOPIC_WAS_THERE = (
+    "the topic was there already: its replication and settings are its own, not the scenario's"
+)
+# Longer than a group takes to notice that a member or its coordinator is gone.
+DRAIN_PATIENCE_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -59,18 +61,22 @@ def carry_out(
 ) -> Run:
     """Carry the experiment out and write its run directory. What fails is in the run's reason.
 
-    Bad input and a lack of disk are raised, since the next run would meet them too; everything
-    else (a fault that did not take, a client that died) is the outcome of this run.
+    Bad input and a lack of disk are raised, since the next run would meet them too; such a run
+    counts as interrupted. Everything else (a fault that did not take, a client that died) is the outcome of this run.
     """
     run = new_run(experiment, directory, place or Place({}), cluster)
     directory.write_run(run)
     try:
-        with _fresh_topic(cluster, experiment.topic):
+        with _fresh_topic(cluster, experiment.topic) as is_ours:
             run = _run(run, cluster, directory, on_progress)
+            if not is_ours:
+                run = replace(run, warnings=(*run.warnings, _TOPIC_WAS_THERE))
     except TestbedError as error:
-        run = replace(run, status="failed", reason=str(error))
+        # With the measured time, if it got that far.
+        run = replace(directory.run(), status="failed", reason=str(error))
     except PenstockError as error:
-        directory.write_run(replace(run, status="failed", reason=str(error)))
+        # Not this run's failure: it is still to be done, and what it wrote can be analysed.
+        directory.write_run(replace(directory.run(), reason=str(error)))
         raise
     directory.write_run(run)
     return run
@@ -110,11 +116,11 @@ def _run(run: Run, cluster: KafkaCluster, directory: RunDirectory, say: Progress
                 say(f"warming up for {experiment.warm_up_s:g} s")
             load.wait(until_ns=load.measured_from_ns)
             with ExitStack() as stack:
+                player = injector = None
                 if experiment.trace is not None:
                     assert isinstance(cluster, Cluster)
                     player = TracePlayer(cluster.emulated, experiment.trace)
                     stack.enter_context(player)
-                injector = None
                 if experiment.faults:
                     assert isinstance(cluster, Cluster)
                     injector = FaultInjector(
@@ -125,9 +131,12 @@ def _run(run: Run, cluster: KafkaCluster, directory: RunDirectory, say: Progress
                     )
                     stack.enter_context(injector)
                 load.wait()
+        if isinstance(cluster, Cluster):
+            # What a broker's own death costs is not the settings' doing.
+            cluster.check_alive()
         say("reading what is left")
         ends, unreadable = _end_offsets(cluster, experiment)
-        unread = load.drain(ends, DRAIN_S)
+        unread = load.drain(ends, DRAIN_PATIENCE_S)
         after = anchor()
         run = replace(
             run,
@@ -136,8 +145,9 @@ def _run(run: Run, cluster: KafkaCluster, directory: RunDirectory, say: Progress
             producers=load.producers,
             consumers=load.consumers,
             end_offsets={str(p): end for p, end in sorted(ends.items())},
-            unreadable=tuple(sorted({*unreadable, *unread})),
-            events=_events(injector, experiment),
+            unreadable=tuple(unreadable),
+            unread=unread,
+            events=_events(experiment, injector, player),
         )
     return replace(run, invalid=_invalid(run), warnings=_warnings(run))
 
@@ -192,20 +202,20 @@ def machine() -> dict[str, str | int | float]:
 
 
 @contextmanager
-def _fresh_topic(cluster: KafkaCluster, topic: TopicSpec) -> Iterator[None]:
-    """The topic of the run, empty at its start; removed afterwards if the run made it."""
+def _fresh_topic(cluster: KafkaCluster, topic: TopicSpec) -> Iterator[bool]:
+    """The topic of the run, empty at its start; removed afterwards if the run made it: whether."""
     if topic.name in cluster.admin.topics():
         _check_empty(cluster, topic)
-        yield
+        yield False
         return
     # With it the broker stamps the time of the append, which splits produce from fetch.
     config = {"message.timestamp.type": "LogAppendTime", **topic.config}
     cluster.create_topic(replace(topic, config=config))
     try:
-        yield
+        yield True
     finally:
         # On a cluster with a dead broker it may stay; whoever uses it next is told.
-        with suppress(KafkaException, TestbedError):
+        with suppress(TestbedError):
             cluster.admin.delete_topic(topic.name)
             wait_until(
                 lambda: topic.name not in cluster.admin.topics(),
@@ -268,15 +278,20 @@ def _is_watched(experiment: Experiment) -> bool:
     )
 
 
-def _events(injector: FaultInjector | None, experiment: Experiment) -> tuple[RunEvent, ...]:
+def _events(
+    experiment: Experiment, injector: FaultInjector | None, player: TracePlayer | None
+) -> tuple[RunEvent, ...]:
     events = [
         RunEvent(at_s=e.at_s, took_s=e.took_s, sentence=e.sentence)
         for e in (injector.events if injector else ())
     ]
-    for number, step in enumerate(experiment.trace.steps if experiment.trace else (), 1):
+    steps = experiment.trace.steps if experiment.trace else ()
+    # Without those that lie after the end of the run.
+    applied = zip(steps, player.applied if player else (), strict=False)
+    for number, (step, (meant_s, applied_s)) in enumerate(applied, 1):
         changed = ", ".join(f"{link.src} → {link.dst}" for link in step.links)
         sentence = f"network step {number}: {changed}"
-        events.append(RunEvent(at_s=step.at_s, took_s=0.0, sentence=sentence))
+        events.append(RunEvent(at_s=meant_s, took_s=applied_s - meant_s, sentence=sentence))
     return tuple(sorted(events, key=lambda event: event.at_s))
 
 
@@ -291,10 +306,16 @@ def _invalid(run: Run) -> tuple[str, ...]:
     ]
     reasons += [
         f"producer-{p.producer + 1} never got to {p.scheduled - p.sent} of its {p.scheduled} "
-        "messages: lower the rate or use more producers"
+        f"messages: {_why_unsent(p)}"
         for p in run.producers
         if p.sent < p.scheduled and run.experiment.workload.loop == "open"
     ]
+    if run.unread:
+        listed = ", ".join(map(str, run.unread))
+        reasons.append(
+            f"the consumers did not read partitions {listed} to their end, and got nowhere for "
+            f"{DRAIN_PATIENCE_S:g} s: what is left there would count as lost"
+        )
     received = sum(c.received for c in run.consumers)
     if sum(run.end_offsets.values()) and not received:
         errors = {error for c in run.consumers for error in c.errors}
@@ -305,16 +326,13 @@ def _invalid(run: Run) -> tuple[str, ...]:
 
 def _warnings(run: Run) -> tuple[str, ...]:
     found = []
-    if len(run.anchors) == 2:
-        one, two = (a.wall_ns - a.monotonic_ns for a in run.anchors)
-        if abs(two - one) > CLOCK_STEP_NS:
-            found.append(
-                f"the wall clock was set by {(two - one) / 1e6:+.0f} ms during the run: the "
-                "brokers' append times cannot be used, so produce and fetch are not split"
-            )
     if run.unreadable:
         listed = ", ".join(map(str, run.unreadable))
-        found.append(f"partitions {listed} could not be read to their end: what they hold is lost")
+        found.append(f"partitions {listed} have no leader: what they hold counts as lost")
+    steps = len(run.experiment.trace.steps) if run.experiment.trace else 0
+    applied = sum(event.sentence.startswith("network step") for event in run.events)
+    if applied < steps:
+        found.append(f"{steps - applied} of {steps} network steps lie after the end of the run")
     idle = [c.consumer for c in run.consumers if not c.received]
     if idle and len(idle) < len(run.consumers):
         listed = ", ".join(f"consumer-{number + 1}" for number in idle)
@@ -324,6 +342,12 @@ def _warnings(run: Run) -> tuple[str, ...]:
         )
     found += [_blocked(p) for p in run.producers if p.queue_full_s > 0.01 * _length_s(run)]
     return tuple(found)
+
+
+def _why_unsent(producer: ProducerReport) -> str:
+    if producer.queue_full_s > GRACE_S / 2:
+        return "the client's queue was full, so the cluster takes less than that: lower the rate"
+    return "lower the rate or use more producers"
 
 
 def _blocked(producer: ProducerReport) -> str:

@@ -210,7 +210,8 @@ class Consuming:
     def progress(self) -> dict[str, Any]:
         """For any thread: where it is, as the next offset of each partition."""
         positions = {partition: offset + 1 for partition, offset in self._last.copy().items()}
-        return {"received": self.received, "positions": positions}
+        errors = list(self._errors.copy())
+        return {"received": self.received, "positions": positions, "errors": errors}
 
     def run(self, stopped: Callable[[], bool]) -> None:
         sys.setswitchinterval(0.0005)

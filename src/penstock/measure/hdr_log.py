@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from penstock.domain.errors import BadInput
 from penstock.measure.histogram import EMPTY, Histogram, Ints, bucket_index, upper_edge_ns
+from penstock.measure.run_directory import write_file
 from penstock.spec_text import read_text
 
 # The second 1 says "zigzag LEB128 words", which is the only kind that V2 has.
@@ -72,7 +73,7 @@ class HdrLog:
 
 
 def write(path: Path, log: HdrLog) -> None:
-    path.write_text(to_text(log), encoding="utf-8")
+    write_file(path, to_text(log))
 
 
 def read(path: Path) -> HdrLog:

@@ -3,7 +3,7 @@
     with Load(cluster, plan, directory) as load:
         load.start()
         load.wait()
-        load.drain(end_offsets, timeout_s=60)
+        load.drain(end_offsets, patience_s=60)
         load.producers, load.consumers      # what each says of itself
 
 Traces are in the directory then. Whatever ends the block ends every process; each writes down
@@ -12,6 +12,7 @@ what it has traced so far, and what a killed one leaves is found by `journal.rec
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 import sys
@@ -55,8 +56,12 @@ _PROGRESS_S = 0.25
 # was never given anything.
 _STABLE_S = 3.0
 
+# What a run offers to the `when` of a fault.
+SIGNALS = ("sent", "acknowledged", "failed", "received")
+
 # What a run decides itself, with the reason.
 _REFUSED = {
+    "bootstrap.servers": "the cluster says where it is",
     "delivery.report.only.error": "a run traces every message, and needs to hear of each",
     "transactional.id": "a run sends messages outside of transactions",
 }
@@ -175,10 +180,11 @@ class Load:
         left_s = (limit_ns - monotonic_ns()) / 1e9
         self._await(is_over, left_s, lambda: self._silent("sent", "did not finish in time"))
 
-    def drain(self, end_offsets: Mapping[int, int], timeout_s: float) -> tuple[int, ...]:
+    def drain(self, end_offsets: Mapping[int, int], patience_s: float) -> tuple[int, ...]:
         """Let the readers go on until they have these ends, then stop them and finish all traces.
 
-        Returns the partitions that were not read to their end in time.
+        A backlog takes as long as it takes; they are given up when they get nowhere for
+        `patience_s`. Returns the partitions that were not read to their end.
         """
         readers = self._consumers + self._watchers
         for worker in readers:
@@ -187,15 +193,22 @@ class Load:
                 worker.process.resume()
             worker.order("hurry")
 
-        def unread() -> set[int]:
-            return self._unread(self._consumers, end_offsets)
+        reached: list[dict[int, int]] = []
+        since = time.monotonic()
 
-        def all_is_read() -> bool:
+        def is_over() -> bool:
+            nonlocal reached, since
             self._tell_progress()
-            return not unread() and not self._unread(self._watchers, end_offsets)
+            now = [_reached(self._consumers), _reached(self._watchers)]
+            if now != reached:
+                reached, since = now, time.monotonic()
+            is_read = not _unread(now[0], end_offsets) and (
+                not self._watchers or not _unread(now[1], end_offsets)
+            )
+            return is_read or time.monotonic() - since > patience_s
 
-        self._holds(all_is_read, timeout_s)
-        missing = tuple(sorted(unread()))
+        self._holds(is_over, math.inf)
+        missing = _unread(reached[0], end_offsets)
         for worker in readers:
             worker.order("stop")
         self._say("finishing the traces")
@@ -302,8 +315,14 @@ class Load:
             lambda: (
                 "the consumers were not given all partitions: "
                 + ", ".join(f"{w.name} has {_held(w)}" for w in self._consumers)
+                + "".join(f"\n    {error}" for error in self._consumer_errors)
             ),
         )
+
+    @property
+    def _consumer_errors(self) -> list[str]:
+        told = (w.said("progress") or {} for w in self._consumers)
+        return sorted({error for progress in told for error in progress.get("errors", ())})
 
     # --- following -----------------------------------------------------------------------------
 
@@ -363,18 +382,6 @@ class Load:
     def _sum(workers: list[Worker], name: str) -> float:
         return float(sum((w.said("progress") or {}).get(name, 0) for w in workers))
 
-    @staticmethod
-    def _unread(readers: list[Worker], end_offsets: Mapping[int, int]) -> set[int]:
-        """Partitions whose end none of these readers has reached."""
-        if not readers:
-            return set()
-        reached: dict[int, int] = {}
-        for worker in readers:
-            positions = (worker.said("progress") or {}).get("positions", {})
-            for partition, position in positions.items():
-                reached[int(partition)] = max(reached.get(int(partition), 0), position)
-        return {p for p, end in end_offsets.items() if reached.get(p, 0) < end}
-
     def _forget_group(self) -> None:
         """On a cluster of the user's own nothing is to be left behind."""
         with suppress(KafkaException, TestbedError):
@@ -400,6 +407,20 @@ def _report(worker: Worker) -> Any:
     if said is None:
         raise TestbedError(f"{worker.name} has not reported yet", "drain the load first")
     return said["report"]
+
+
+def _reached(readers: list[Worker]) -> dict[int, int]:
+    """Partition → how far one of these readers has come."""
+    reached: dict[int, int] = {}
+    for worker in readers:
+        positions = (worker.said("progress") or {}).get("positions", {})
+        for partition, position in positions.items():
+            reached[int(partition)] = max(reached.get(int(partition), 0), position)
+    return reached
+
+
+def _unread(reached: Mapping[int, int], end_offsets: Mapping[int, int]) -> tuple[int, ...]:
+    return tuple(sorted(p for p, end in end_offsets.items() if reached.get(p, 0) < end))
 
 
 def _held(worker: Worker) -> list[int]:

@@ -203,6 +203,8 @@ class Producing:
             while at < size:
                 now = monotonic_ns()
                 if times[at] > now:
+                    if is_abandoned():
+                        return
                     freed_ns = 0
                     self._serve(now)
                     client.wait(min(times[at], self._tidy_at_ns), _REST_NS)
@@ -262,6 +264,8 @@ class Producing:
                     client.wait(min(begins_ns + due_ns, self._tidy_at_ns))
             while not ledger.under_way and self._next == message:
                 now = monotonic_ns()
+                if abandoned.is_set() or now >= ends_ns:
+                    return
                 if client.hand_over(messages.address(message), 1) == 1:
                     ledger.note_sent(1, now)
                     self._next += 1
@@ -298,8 +302,10 @@ class Producing:
         while (rows := ledger.take_complete(_BLOCK)) is not None:
             self._writer.give(partial(trace.add, rows))
             given += len(rows)
-        if not given and ledger.under_way:
-            ledger.pass_over()
+        if not given:
+            self._writer.give(trace.write_if_old)
+            if ledger.under_way:
+                ledger.pass_over()
         if self._client.lines:
             lines, self._client.lines = self._client.lines, []
             self._writer.give(partial(trace.add_lines, lines))

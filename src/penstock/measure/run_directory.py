@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -46,6 +47,32 @@ def make_directory(parent: Path, name: str) -> Path:
             raise BadInput(
                 f"{path}: cannot be made: {error.strerror}", "choose another --out"
             ) from None
+
+
+def set_aside(path: Path) -> None:
+    """What a kill left half done, or what failed before, is kept under another name."""
+    if not path.exists():
+        return
+    number = 1
+    while (aside := path.with_name(f".{path.name}-unfinished-{number}")).exists():
+        number += 1
+    path.rename(aside)
+
+
+@contextmanager
+def sole_owner(path: Path) -> Iterator[None]:
+    """Nobody else writes into this directory meanwhile, or it is refused. Ends with the process."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BadInput(
+                f"{path}: another command is at work on it", "wait for it, or end it first"
+            ) from None
+        yield
+    finally:
+        os.close(descriptor)
 
 
 @dataclass(frozen=True)
@@ -107,7 +134,12 @@ def find_runs(paths: Sequence[Path]) -> list[RunDirectory]:
     found: list[RunDirectory] = []
     for path in paths:
         if (path / CELLS).is_dir():
-            cells = sorted(cell for cell in (path / CELLS).iterdir() if (cell / RUN).exists())
+            cells = sorted(
+                cell
+                for cell in (path / CELLS).iterdir()
+                # What begins with a dot was set aside when the campaign was gone on with.
+                if (cell / RUN).exists() and not cell.name.startswith(".")
+            )
             if not cells:
                 raise BadInput(f"{path}: no cell of this campaign was run yet")
             found += [RunDirectory(cell) for cell in cells]

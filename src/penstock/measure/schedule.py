@@ -32,12 +32,19 @@ def resolve(workload: Workload, base: Path) -> Workload:
 
 
 def resolve_scenario(scenario: Scenario, base: Path) -> Scenario:
-    """The same for a whole scenario, its matrix too; `base` is where its own file lies."""
+    """The same for a whole scenario, its matrix too; `base` is where its own file lies. So it is
+    for the file of client properties, which is read when the cluster is used."""
     matrix = {
         path: tuple(_with_times(value, base) for value in values)
         for path, values in scenario.matrix.items()
     }
-    return replace(scenario, workload=resolve(scenario.workload, base), matrix=matrix)
+    existing = scenario.existing
+    if existing is not None and existing.client_properties is not None:
+        found = (base / existing.client_properties).resolve()
+        existing = replace(existing, client_properties=str(found))
+    return replace(
+        scenario, workload=resolve(scenario.workload, base), matrix=matrix, existing=existing
+    )
 
 
 def _with_times(value: Any, base: Path) -> Any:

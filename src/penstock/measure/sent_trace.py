@@ -17,7 +17,7 @@ import pyarrow as pa
 from penstock.domain.message import Acknowledgement
 from penstock.domain.trace import message_id
 from penstock.measure.histogram import Histogram, Recorder
-from penstock.measure.journal import JOURNAL, Journal, to_parquet
+from penstock.measure.journal import JOURNAL, Journal, explained, to_parquet
 from penstock.measure.ledger import NOT_YET, UNPLACED, Rows, joined
 from penstock.measure.messages import Messages
 from penstock.measure.rdkafka import LogLine, error_name
@@ -80,7 +80,12 @@ class SentTrace:
     def add(self, rows: Rows) -> None:
         self._rows.append(rows)
         self._row_count += len(rows)
-        if self._row_count >= _ENOUGH_ROWS or time.monotonic() - self._written_s > _OLD_S:
+        if self._row_count >= _ENOUGH_ROWS:
+            self._write()
+        self.write_if_old()
+
+    def write_if_old(self) -> None:
+        if time.monotonic() - self._written_s > _OLD_S:
             self._write()
 
     def add_lines(self, lines: list[LogLine]) -> None:
@@ -133,14 +138,15 @@ class SentTrace:
     def _write_log(self, line: LogLine) -> None:
         if self._log_bytes > _MOST_LOG_BYTES:
             return
-        if self._log is None:
-            path = self.directory / "logs" / f"{self.name}.log"
-            path.parent.mkdir(exist_ok=True)
-            self._log = path.open("a")
+        path = self.directory / "logs" / f"{self.name}.log"
         text = f"{line.at_ns} {line.level} {line.facility.decode()} {line.text.decode()}\n"
         self._log_bytes += len(text)
-        self._log.write(text)
-        self._log.flush()
+        with explained(path):
+            if self._log is None:
+                path.parent.mkdir(exist_ok=True)
+                self._log = path.open("a")
+            self._log.write(text)
+            self._log.flush()
 
     # --- at its end ----------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from penstock.domain.workload import Workload
 from penstock.measure.run_directory import RunDirectory
 from penstock.pipeline import latency, states, summary, traces
 from penstock.pipeline.assembly import Assembly, Summary
+from penstock.pipeline.outcomes import MOST_LIMITS
 from penstock.pipeline.rehearsal import make_up
 from penstock.pipeline.summary import RunColumns
 from penstock.pipeline.timeline import MOST_DRIFT_NS, Timeline, WallClock, moved_ns
@@ -99,6 +100,8 @@ def _open(number: int, directory: Path, limits_ms: Sequence[float]) -> _OpenRun:
     objective_ms = experiment.objective.latency_ms if experiment.objective else None
     own = () if objective_ms is None else (objective_ms,)
     rising = tuple(sorted({*map(float, limits_ms), *own}))
+    if len(rising) > MOST_LIMITS:
+        raise BadInput(f"{len(rising)} latency limits are too many", f"at most {MOST_LIMITS}")
     stale_ms = experiment.timeliness_ms
     columns = RunColumns(
         number=number,

@@ -11,17 +11,24 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.domain.message import Acknowledgement
-from penstock.domain.metrics import Counts, Distribution, Estimate, RunMetrics, Second
+from penstock.domain.metrics import (
+    PARTS,
+    PERCENTS,
+    Counts,
+    Distribution,
+    Estimate,
+    RunMetrics,
+    Second,
+)
 from penstock.measure import batch_means
 from penstock.measure.histogram import Histogram, bucket_index, rank
 from penstock.pipeline import summary
 from penstock.pipeline.buckets import rounded_down
-from penstock.pipeline.latency import ACKNOWLEDGEMENT, LATENCY, PARTS
+from penstock.pipeline.latency import ACKNOWLEDGEMENT, LATENCY
 from penstock.pipeline.outcomes import Outcomes
 from penstock.pipeline.timeline import Timeline
 from penstock.pipeline.traces import Requests
 
-PERCENTS = (50.0, 90.0, 95.0, 99.0, 99.9, 99.99)
 _NS_TO_MS = 1e-6
 _MB = 1e6
 # A time that cannot be is shown as a gap of so many seconds at most.
@@ -248,9 +255,13 @@ class Assembly:
     def _timely(self, arrived: Entries) -> Estimate | None:
         if self.objective_ms is None:
             return None
-        # The bucket of an arrival is the number of limits that its latency exceeded.
-        in_time = arrived.where(arrived.bucket <= self.limits_ms.index(self.objective_ms))
+        in_time = self._in_time(arrived)
         return self._rate(in_time.at, in_time.total / _MB)
+
+    def _in_time(self, arrived: Entries) -> Entries:
+        """The bucket of an arrival is the number of limits that its latency exceeded."""
+        assert self.objective_ms is not None
+        return arrived.where(arrived.bucket <= self.limits_ms.index(self.objective_ms))
 
     def _overhead(self) -> Estimate | None:
         """Of the bytes of requests; all tries of a message carry it."""
@@ -321,14 +332,24 @@ class Assembly:
             "failed": outcomes.is_sent & outcomes.was_told(Acknowledgement.FAILED),
             "lost": outcomes.is_sent & outcomes.is_lost,
             "duplicated": outcomes.is_sent & outcomes.is_duplicated,
+            "stale": outcomes.is_sent & outcomes.is_stale,
+        }
+        late = {
+            f"{limit_ms:g}": outcomes.is_sent & ~outcomes.is_lost & outcomes.exceeds(place)
+            for place, limit_ms in enumerate(self.limits_ms)
         }
         sums = {name: _sums(second[mask], rows.entries[mask]) for name, mask in of.items()}
         sums["received"] = _sums(arrived.at, arrived.entries)
         sums["received_bytes"] = _sums(arrived.at, arrived.total)
+        if self.objective_ms is not None:
+            in_time = self._in_time(arrived)
+            sums["timely_bytes"] = _sums(in_time.at, in_time.total)
+        late_sums = {zeta: _sums(second[mask], rows.entries[mask]) for zeta, mask in late.items()}
         times = _times_by_second(replace(latency, at=latency.at // per_second))
         present = sorted({*sums["due"], *sums["received"]})
         for at_s in _without_gaps(present):
             counted: dict[str, Any] = {name: found.get(at_s, 0) for name, found in sums.items()}
+            counted["late"] = {zeta: found.get(at_s, 0) for zeta, found in late_sums.items()}
             yield Second(at_s=at_s, **counted | times.get(at_s, {}))
 
     # --- what is doubtful --------------------------------------------------------------------

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
+from penstock.domain.metrics import PARTS
 from penstock.pipeline.states import NONE
 
-LATENCY, ACKNOWLEDGEMENT, COMMIT_FETCH = "latency", "acknowledgement", "commit+fetch"
-PARTS = ("waiting", "produce", "commit", "fetch", COMMIT_FETCH, "answer")
+LATENCY, ACKNOWLEDGEMENT = "latency", "acknowledgement"
 # Name of a distribution → the column that holds its values.
 TIMES = {name: f"{name.replace('+', '_')}_ns" for name in (LATENCY, ACKNOWLEDGEMENT, *PARTS)}
 

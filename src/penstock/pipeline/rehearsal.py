@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from penstock.domain.arrivals.constant import ConstantArrivals
 from penstock.domain.cluster import TopicSpec
+from penstock.domain.objective import Objective
 from penstock.domain.run import ClockAnchor, Experiment, Run
 from penstock.domain.trace import message_id
 from penstock.domain.workload import Workload
@@ -19,40 +20,54 @@ from penstock.measure.trace import schema
 
 
 def make_up(directory: Path, is_watched: bool, messages: int = 50_000) -> None:
-    """A run of a second in which every message arrives."""
-    zero_ns = 1_000_000_000_000
+    """A run of ten seconds in which messages are late, lost and doubled.
+
+    Java takes a branch that it never saw taken for one that never will be, and has to compile
+    everything again when a real run takes it.
+    """
+    zero_ns, wall_ns = 1_000_000_000_000, 1_700_000_000_000_000_000
     number = np.arange(messages, dtype=np.int64)
-    intended = zero_ns + number * (1_000_000_000 // messages)
-    partition, offset = np.zeros(messages, dtype=np.int32), number
-    size = np.full(messages, 100, dtype=np.int32)
+    intended = zero_ns + number * (10_000_000_000 // messages)
+    took_ns = 1_000_000 + number * 7919 % 97 * 500_000
+    is_lost, is_doubled = number % 50 == 0, number % 70 == 1
+    told = np.where(is_lost, np.where(number % 100 == 0, "failed", "unknown"), "acknowledged")
+    # Records in the topic, the second copies last.
+    record = np.concatenate([number[~is_lost], number[is_doubled & ~is_lost]])
+    offset = np.arange(len(record), dtype=np.int64)
+    partition = (record % 3).astype(np.int32)
     columns: dict[str, dict[str, Any]] = {
         "sent": {
             "id": message_id(1, 0) | number,
-            "size_bytes": size,
+            "size_bytes": np.full(messages, 100, dtype=np.int32),
             "intended_ns": intended,
             "sent_ns": intended + 10_000,
-            "told_ns": intended + 3_000_000 + number,
-            "told": ["acknowledged"] * messages,
-            "tries": np.ones(messages, dtype=np.int16),
+            "told_ns": pa.array(intended + took_ns, mask=told == "unknown"),
+            "told": told,
+            "tries": (1 + number % 40 // 39).astype(np.int16),
         },
         "received": {
-            "id": message_id(1, 0) | number,
-            "received_ns": intended + 5_000_000 + number,
+            "id": message_id(1, 0) | record,
+            "received_ns": (intended + 2 * took_ns)[record],
             "partition": partition,
             "offset": offset,
-            "appended_ms": (intended + 2_000_000) // 1_000_000,
-            "size_bytes": size,
-            "consumer": np.zeros(messages, dtype=np.int16),
+            "appended_ms": (wall_ns - zero_ns + (intended + took_ns // 2)[record]) // 1_000_000,
+            "size_bytes": np.full(len(record), 100, dtype=np.int32),
+            "consumer": np.zeros(len(record), dtype=np.int16),
         },
-        "seen": {"partition": partition, "offset": offset, "seen_ns": intended + 4_000_000},
+        "seen": {
+            "partition": partition,
+            "offset": offset,
+            "seen_ns": (intended + took_ns)[record],
+        },
     }
     if not is_watched:
         del columns["seen"]
     for trace, given in columns.items():
-        (directory / trace).mkdir(parents=True)
+        (directory / trace).mkdir(parents=True, exist_ok=True)
         wanted = schema(trace)
+        rows = len(next(iter(given.values())))
         arrays = [
-            pa.array(given[f.name], f.type) if f.name in given else pa.nulls(messages, f.type)
+            pa.array(given[f.name], f.type) if f.name in given else pa.nulls(rows, f.type)
             for f in wanted
         ]
         pq.write_table(pa.Table.from_arrays(arrays, schema=wanted), directory / trace / "1.parquet")
@@ -61,12 +76,14 @@ def make_up(directory: Path, is_watched: bool, messages: int = 50_000) -> None:
         experiment=Experiment(
             name="warm",
             topic=TopicSpec(name="warm"),
-            workload=Workload(arrivals=ConstantArrivals(rate_per_s=float(messages))),
+            workload=Workload(arrivals=ConstantArrivals(rate_per_s=messages / 10)),
+            objective=Objective(latency_ms=50.0),
+            timeliness_ms=80.0,
         ),
         started_at="1970-01-01T00:00:00Z",
         versions={},
-        measured_from_ns=zero_ns,
-        measured_to_ns=zero_ns + 1_000_000_000,
-        anchors=(ClockAnchor(monotonic_ns=zero_ns, wall_ns=zero_ns),),
+        measured_from_ns=zero_ns + 1_000_000_000,  # after a warm-up
+        measured_to_ns=zero_ns + 10_000_000_000,
+        anchors=(ClockAnchor(monotonic_ns=zero_ns, wall_ns=wall_ns),),
     )
     RunDirectory(directory).write_run(run)

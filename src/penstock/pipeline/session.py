@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 from pyspark.sql import SparkSession
 
 from penstock import jars
-from penstock.java import find_java
+from penstock.domain.errors import BadInput
+from penstock.java import Java, find_java
 
 # Two cores work on one piece each; `analysis` keeps pieces small, so this does not depend on the
 # size of a run. Another size: config={"spark.driver.memory": "4g"}.
@@ -41,11 +42,13 @@ def session(
     app: str = "penstock",
     with_lake: bool = False,
     config: Mapping[str, str] = {},
+    archive_classes: Path | None = None,
 ) -> SparkSession:
     """A session on `master`: local[N], spark://HOST:PORT, or any other that Spark knows.
 
     `with_lake` adds Delta. `config` is Spark's own and goes before ours. What Spark writes aside
-    lies in a directory that is removed when this process ends.
+    lies in a directory that is removed when this process ends. `archive_classes` is for
+    `pipeline.class_archive`: Java writes what it has loaded there when it ends.
     """
     java = find_java(os.environ)
     # PySpark takes these two from the environment only. Without the first, Python workers may be
@@ -54,20 +57,41 @@ def session(
     os.environ["JAVA_HOME"] = str(java.path.resolve().parent.parent)
     scratch = Path(tempfile.mkdtemp(prefix="penstock-spark-"))
     settings = {
-        **_settings(scratch),
-        **(_on_this_machine() if _is_on_this_machine(master) else {}),
+        **_settings(scratch, _archive_options(java, archive_classes)),
+        **(_on_this_machine() if is_on_this_machine(master) else {}),
         **(_lake() if with_lake else {}),
         **config,
     }
     builder = SparkSession.builder.master(master).appName(app)
     for name, value in settings.items():
         builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    atexit.register(_end, spark, scratch)
+    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+    try:
+        spark = builder.getOrCreate()
+    except Exception as error:  # of Java's many kinds
+        raise BadInput(
+            f"Spark does not start on master {master!r}: {str(error).strip().splitlines()[0]}",
+            "local[*] is this machine; others are spark://HOST:PORT, yarn, k8s://…",
+        ) from None
+    atexit.register(_end, spark)  # before the files are removed: the last registered comes first
     return spark
 
 
-def _settings(scratch: Path) -> dict[str, str]:
+def class_archive(java: Java) -> Path:
+    """Where the classes of this environment's Spark are kept for this Java."""
+    return Path(sys.prefix) / f"spark-java-{java.digest}.jsa"
+
+
+def _archive_options(java: Java, archive_classes: Path | None) -> str:
+    if archive_classes is not None:
+        return f"-XX:ArchiveClassesAtExit={archive_classes} -Xlog:cds=off -Xlog:cds+dynamic=off"
+    archive = class_archive(java)
+    if not archive.exists():
+        return ""
+    return f"-XX:SharedArchiveFile={archive} -Xlog:cds=off -Xlog:cds+dynamic=off"
+
+
+def _settings(scratch: Path, java_options: str) -> dict[str, str]:
     log4j = scratch / "log4j2.properties"
     log4j.write_text(_LOG4J)
     return {
@@ -77,7 +101,7 @@ def _settings(scratch: Path) -> dict[str, str]:
         "spark.driver.extraJavaOptions": (
             f"-Dlog4j2.configurationFile={log4j.as_uri()} -Djava.io.tmpdir={scratch} "
             # Spark makes methods of more than 8,000 bytes, which Java would not compile.
-            "-XX:-DontCompileHugeMethods -XX:+UseParallelGC -XX:-UsePerfData"
+            f"-XX:-DontCompileHugeMethods -XX:+UseParallelGC -XX:-UsePerfData {java_options}"
         ),
         "spark.local.dir": str(scratch / "local"),
         "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
@@ -100,7 +124,7 @@ def _on_this_machine() -> dict[str, str]:
     }
 
 
-def _is_on_this_machine(master: str) -> bool:
+def is_on_this_machine(master: str) -> bool:
     if master.startswith("local"):
         return True
     return urlsplit(master).hostname in ("127.0.0.1", "localhost", "::1")
@@ -117,7 +141,6 @@ def _lake() -> dict[str, str]:
     }
 
 
-def _end(spark: SparkSession, scratch: Path) -> None:
+def _end(spark: SparkSession) -> None:
     with suppress(Exception):  # stopped before, or Java is gone: either way there is none left
         spark.stop()
-    shutil.rmtree(scratch, ignore_errors=True)

@@ -19,7 +19,7 @@ MOST_SLICES = 240
 # A slice is a second or a part of one: a second is made of whole slices. 10⁹ = 2⁹ · 5⁹.
 _MOST_PER_SECOND = 512
 # Of the histograms of a latency's parts: fewer, since each costs a hundred rows of the summary.
-_MOST_BLOCKS = 64
+_MOST_BLOCKS = 32
 # A wall clock that is kept by NTP drifts by less; more, and somebody set it during the run.
 MOST_DRIFT_NS = 5_000_000
 

@@ -66,6 +66,8 @@ def of_runs(
             if holding == len(findings) == 1
             else f"{holding} of {len(findings)} expected shapes hold."
         )
+    if objective := _objectives(found):
+        sentences.append(objective)
     if comparison is not None:
         sentences.append(comparison.sentence)
     elif len(found) == 1 and len(found[0].runs) == 1:
@@ -78,6 +80,18 @@ def of_runs(
         cells = "1 cell" if len(failed) == 1 else f"{len(failed)} cells"
         sentences.append(f"{cells} failed: {failed[0][1]}" + (" …" if len(failed) > 1 else ""))
     return " ".join(s if s.endswith((".", "…")) else f"{s}." for s in sentences)
+
+
+def _objectives(found: Sequence[Side]) -> str:
+    """How many of several runs met their objective; of a single one `of_run` tells."""
+    runs = [shown for side in found for shown in side.runs]
+    judged = [s for s in runs if s.verdict is not None and s.verdict.judgements]
+    if len(runs) < 2 or not judged:
+        return ""
+    met = sum(s.verdict is not None and s.verdict.is_met for s in judged)
+    if met == len(judged):
+        return f"All {len(judged)} runs meet the objective."
+    return f"{met or 'None'} of {len(judged)} runs {'meets' if met < 2 else 'meet'} the objective."
 
 
 def _repeats(side: Side) -> str:

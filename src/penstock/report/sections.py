@@ -48,14 +48,8 @@ def alarms(runs: Sequence[Shown]) -> Markup:
 
 
 def _doubts(shown: Shown) -> Iterator[str]:
-    if shown.run.status == "interrupted" and not any(
-        "interrupted" in w for w in shown.run.warnings
-    ):
-        yield "the run was interrupted: its figures cover what was written until then"
     yield from shown.run.warnings
-    if shown.run.unreadable:
-        partitions = ", ".join(map(str, shown.run.unreadable))
-        yield f"nobody could read these partitions to their end: {partitions}"
+    yield from shown.metrics.warnings
 
 
 def _list(lines: Mapping[str, Sequence[str]], runs: int) -> Markup:

@@ -21,6 +21,7 @@ class Shown:
     metrics: RunMetrics
     verdict: Verdict | None
     label: str
+    origin: str = ""  # the campaign that it belongs to, or the run itself
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -56,21 +57,19 @@ class Side:
         if len(found) < 2:
             return found[0] if found else None
         over = batch_means.of_repeats(found)
-        # No figure of ours can be less than nothing.
-        return over if over.low is None else replace(over, low=max(0.0, over.low))
+        if over.low is None or any(e.value < 0 for e in found):
+            return over
+        # What never was less than nothing cannot be.
+        return replace(over, low=max(0.0, over.low))
 
 
 def sides(runs: Sequence[Shown]) -> tuple[Side, ...]:
-    """Runs that differ in nothing but their seed are repeats, as long as their numbers differ.
-
-    A number that comes again belongs to another campaign of the same scenario: somebody ran it
-    twice to compare the two.
-    """
+    """Runs of one campaign that differ in nothing but their seed are repeats. Those of another
+    campaign are not: somebody ran the scenario twice to compare the two."""
     found: list[list[Shown]] = []
     for shown in runs:
         for side in found:
-            known = {other.run.repeat for other in side}
-            if _is_same_cell(side[0].run, shown.run) and shown.run.repeat not in known:
+            if side[0].origin == shown.origin and _is_same_cell(side[0].run, shown.run):
                 side.append(shown)
                 break
         else:

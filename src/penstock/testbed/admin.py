@@ -64,7 +64,10 @@ class Admin:
 
         def known() -> bool:
             nonlocal found
-            metadata = self._client.list_topics(topic, timeout=_REQUEST_S).topics[topic]
+            try:
+                metadata = self._client.list_topics(topic, timeout=_REQUEST_S).topics[topic]
+            except KafkaException:  # no broker answers
+                return False
             found = metadata.partitions if metadata.error is None else {}
             return bool(found)
 
@@ -112,7 +115,7 @@ class Admin:
             try:
                 # A leader may be the last to hear that it is one.
                 return complete and bool(self.end_offsets(topic.name))
-            except KafkaException:
+            except TestbedError:
                 return False
 
         try:
@@ -121,12 +124,15 @@ class Admin:
         except KafkaException as error:
             raise TestbedError(f"topic {topic.name} was not made: {error.args[0].str()}") from None
         except BaseException:  # Ctrl-C too: what nobody was given must not stay
-            with suppress(KafkaException):
+            with suppress(TestbedError):
                 self.delete_topic(topic.name)
             raise
 
     def delete_topic(self, name: str) -> None:
-        self._client.delete_topics([name], request_timeout=_REQUEST_S)[name].result()
+        try:
+            self._client.delete_topics([name], request_timeout=_REQUEST_S)[name].result()
+        except KafkaException as error:
+            raise TestbedError(f"topic {name} was not deleted: {error.args[0].str()}") from None
 
     def topics(self, timeout_s: float = 10.0) -> set[str]:
         """The names of all topics."""
@@ -150,9 +156,11 @@ class Admin:
         for place, answer in answers.items():
             try:
                 ends[place.partition] = int(answer.result().offset)
-            except KafkaException:
+            except KafkaException as error:
                 if not only_led:
-                    raise
+                    where = f"{topic}-{place.partition}"
+                    why = error.args[0].str()
+                    raise TestbedError(f"{where} does not tell its end: {why}") from None
         return ends
 
     def send(

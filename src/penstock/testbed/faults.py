@@ -43,6 +43,10 @@ from penstock.testbed.observe import active_controller, observe
 from penstock.testbed.process import NodeProcess
 from penstock.testbed.waiting import wait_until
 
+_GAUGE, _COUNTERS = "under_replicated_partitions", ("messages_in", "bytes_in", "bytes_out")
+# What a testbed offers to `when`.
+CLUSTER_SIGNALS = (_GAUGE, *_COUNTERS)
+
 Undo = Callable[[], None]
 Signals = Mapping[str, Callable[[], float]]
 
@@ -257,11 +261,7 @@ def cluster_signals(cluster: Cluster) -> Signals:
         views = observe(cluster).values()
         return float(sum(v.own.under_replicated_partitions for v in views if v.own is not None))
 
-    counters = ("messages_in", "bytes_in", "bytes_out")
-    return {
-        "under_replicated_partitions": gauge,
-        **{name: _Counted(cluster, name) for name in counters},
-    }
+    return {_GAUGE: gauge, **{name: _Counted(cluster, name) for name in _COUNTERS}}
 
 
 class _Counted:

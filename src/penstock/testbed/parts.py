@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,9 +42,5 @@ def find_parts(
         kafka_jars=tuple(jar for jar in found if jar != agent),
         agent_jar=agent,
         root=root or lease.default_root(),
-        class_archive=cache / f"{agent.parent.name}-java-{_digest(java.version_text)}.jsa",
+        class_archive=cache / f"{agent.parent.name}-java-{java.digest}.jsa",
     )
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:8]

@@ -26,6 +26,7 @@ from penstock.measure.worker import Parent
 QUEUE_KBYTES = 65_536
 _TALLY_EVERY_NS = 50_000_000
 _BURST = 64
+_MOST_PAYLOAD_BYTES = 32_000_000
 # How long the sender waits for room: the queue is full, so nothing is lost by it.
 _WAIT_S = 0.005
 
@@ -46,13 +47,15 @@ class Saturating:
                 "on_delivery": self._answered,
             }
         )
-        # Random: what can be compressed would make a faster cluster than there is.
-        self._payload = os.urandom(self._size)
+        # Random, and different within a batch: what can be compressed would make a faster cluster
+        # than there is.
+        count = max(2, min(_BURST, _MOST_PAYLOAD_BYTES // self._size))
+        self._payloads = [os.urandom(self._size) for _ in range(count)]
         self._producer.list_topics(self._topic, timeout=30)  # connected before the start
 
     def run(self, start_ns: int, measured_ns: int, stop_ns: int, parent: Parent) -> dict[str, Any]:
         """From `start_ns` to `stop_ns`; latencies are kept from `measured_ns` on."""
-        producer, topic, payload = self._producer, self._topic, self._payload
+        producer, topic, payloads = self._producer, self._topic, self._payloads
         parent.is_gone.wait(max(0, start_ns - time.monotonic_ns()) / 1e9)
         tallies = [(time.monotonic_ns(), 0)]
         is_measured = False
@@ -62,7 +65,7 @@ class Saturating:
             if not is_measured and now >= measured_ns:
                 is_measured, self._latencies_s = True, array("d")
             try:
-                for _ in range(_BURST):
+                for payload in payloads:
                     producer.produce(topic, payload)
                 producer.poll(0)
             except BufferError:

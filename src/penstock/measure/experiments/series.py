@@ -24,7 +24,7 @@ from penstock.measure.carry_out import machine, versions
 from penstock.measure.experiments import consumption, end_to_end, production
 from penstock.measure.experiments.measured import Measured
 from penstock.measure.experiments.points import Point, PointResult, points
-from penstock.measure.run_directory import make_directory, write_file
+from penstock.measure.run_directory import make_directory, set_aside, sole_owner, write_file
 from penstock.progress import Progress, silent
 from penstock.testbed import preparation
 from penstock.testbed.cluster import Cluster
@@ -149,20 +149,22 @@ def carry_on(
     on_step: Callable[[Step], None] = lambda _: None,
 ) -> list[PointResult]:
     """Measure what is left to do; all results, those from before included."""
-    left = to_do(series, retry_failed)
-    if left:  # what this machine cannot bear must not show after an hour
-        largest = max(left, key=lambda point: point.conditions.brokers)
-        preparation.check(_spec(series, largest))
-    found = parts or find_parts(os.environ, on_progress=on_progress)
-    began = time.monotonic()
-    for done, point in enumerate(left):
-        on_step(Step(done, len(left), point, _seconds_left(series, len(left) - done, done, began)))
-        directory = series.directory(point)
-        _set_aside(directory)
-        directory.mkdir(parents=True)
-        result = _measure(series, point, directory, found, on_progress)
-        write_file(directory / POINT, specs.dump_json(result))
-    return results(series)
+    with sole_owner(series.path):
+        left = to_do(series, retry_failed)
+        if left:  # what this machine cannot bear must not show after an hour
+            largest = max(left, key=lambda point: point.conditions.brokers)
+            preparation.check(_spec(series, largest))
+        found = parts or find_parts(os.environ, on_progress=on_progress)
+        began = time.monotonic()
+        for done, point in enumerate(left):
+            seconds_left = _seconds_left(series, len(left) - done, done, began)
+            on_step(Step(done, len(left), point, seconds_left))
+            directory = series.directory(point)
+            set_aside(directory)
+            directory.mkdir(parents=True)
+            result = _measure(series, point, directory, found, on_progress)
+            write_file(directory / POINT, specs.dump_json(result))
+        return results(series)
 
 
 def _measure(
@@ -217,16 +219,6 @@ def _limit(cluster: Cluster) -> int | None:
     return None
 
 
-def _set_aside(path: Path) -> None:
-    """What a kill left half done, or what failed before, is kept under another name."""
-    if not path.exists():
-        return
-    number = 1
-    while (aside := path.with_name(f".{path.name}-unfinished-{number}")).exists():
-        number += 1
-    path.rename(aside)
-
-
 def _seconds_left(series: Series, left: int, done: int, began: float) -> float:
     """From what the points so far took; before the first, from what each is made of."""
     if done:
@@ -237,10 +229,7 @@ def _seconds_left(series: Series, left: int, done: int, began: float) -> float:
     return left * (_BEYOND_S[series.kind] + grid.cluster_warm_up_s + loads * load_s)
 
 
-def failures(found: Sequence[PointResult]) -> list[tuple[str, str]]:
+def failures(series: Series, found: Sequence[PointResult]) -> list[tuple[str, str]]:
     """What failed, and why."""
-    return [
-        (f"partitions={r.conditions.partitions}, repeat {r.repeat + 1}", r.reason)
-        for r in found
-        if r.status == "failed"
-    ]
+    labels = {(point.conditions, point.repeat): point.label for point in series.points}
+    return [(labels[r.conditions, r.repeat], r.reason) for r in found if r.status == "failed"]
