@@ -64,7 +64,6 @@ class Took:
 def measure(quick: bool, say: Say) -> tuple[dict[str, Any], list[Row]]:
     sizes = [MILLION // 4, MILLION, 3 * MILLION] if quick else [m * MILLION for m in (1, 3, 10, 30)]
     repeats = 2 if quick else 3
-    sides: dict[str, Callable[[Path], Took]] = {"duckdb": _duckdb, "pandas": _pandas}
     took: dict[tuple[str, int], list[Took]] = {}
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as scratch:
         say("Spark starts")
@@ -74,12 +73,13 @@ def measure(quick: bool, say: Say) -> tuple[dict[str, Any], list[Row]]:
             directory = Path(scratch) / f"run-{rows}"
             say(f"a run of {rows:,} messages")
             expected = _make_run(directory, rows)
+            sides: dict[str, Callable[[Path], Took]] = {"duckdb": _duckdb}
+            if rows * _PANDAS_BYTES < psutil.virtual_memory().available:
+                sides["pandas"] = _pandas
             for repeat in range(repeats):
                 say(f"{rows:,} messages, round {repeat + 1} of {repeats}")
                 took.setdefault(("spark", rows), []).append(_watched(_spark, spark, directory))
                 for name, side in sides.items():
-                    if name == "pandas" and rows * _PANDAS_BYTES > _free_bytes():
-                        continue
                     took.setdefault((name, rows), []).append(_in_process(side, directory))
             for (side_name, size), answers in took.items():
                 for answer in answers if size == rows else []:
@@ -287,10 +287,6 @@ def _rss_mb(process: psutil.Process) -> float:
         return float(process.memory_info().rss) / 2**20
     except psutil.NoSuchProcess:
         return 0.0
-
-
-def _free_bytes() -> int:
-    return int(psutil.virtual_memory().available)
 
 
 # --- made-up runs ------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ _END_TO_END = re.compile(r"50th = ([\d.]+), 99th = ([\d.]+)")
 
 
 def measure(quick: bool, say: Callable[[str], None]) -> tuple[dict[str, Any], list[Row]]:
-    repeats, seconds = (3, 10.0) if quick else (5, 30.0)
+    repeats, seconds = (3, 10.0) if quick else (5, 20.0)
     apart = LinkCondition(delay=ConstantDelay(ms=10))
     network = NetworkSpec(links=(Link(src="any", dst="any", condition=apart),))
     spec = ClusterSpec(brokers=3, place="namespaces", network=network)
