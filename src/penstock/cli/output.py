@@ -19,7 +19,7 @@ from penstock.progress import Progress
 
 _out = Console(highlight=False)
 if not _out.is_terminal:
-    _out.width = 200  # a pipe has no edge to fold cells at
+    _out.width = 10_000  # a pipe has no edge to fold or cut cells at
 _err = Console(stderr=True, highlight=False)
 
 

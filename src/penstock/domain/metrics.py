@@ -68,7 +68,8 @@ class Distribution(Value):
     min_ms: float
     max_ms: float
     buckets: Annotated[
-        tuple[tuple[int, int], ...], Doc("(lower edge in ns, count), 3 significant digits")
+        tuple[tuple[int, int], ...],
+        Doc("(lower edge in ns, count), 3 significant digits; of parts, 2"),
     ] = ()
 
 

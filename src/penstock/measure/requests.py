@@ -92,7 +92,7 @@ class _Partition:
     def count_try(self, spans: list[Span]) -> None:
         for first, after in spans:
             if after > len(self.tries):
-                longer = np.zeros(max(after, 2 * len(self.tries)), np.int16)
+                longer = np.zeros(max(after, len(self.tries) * 5 // 4), np.int16)
                 longer[: len(self.tries)] = self.tries
                 self.tries = longer
             self.tries[first:after] += 1

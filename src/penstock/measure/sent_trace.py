@@ -66,7 +66,7 @@ class SentTrace:
         self._lag = Recorder()
         # Where each message was put, for its tries; known in the end for all that were taken.
         self._partitions = np.full(len(self.due_ns), UNPLACED, dtype=np.int32)
-        self._is_unknown = np.zeros(len(self.due_ns), dtype=np.bool_)
+        self._is_unknown = np.full(len(self.due_ns), False)
         self._rows: list[Rows] = []
         self._row_count = 0
         self._request_rows: list[Request] = []

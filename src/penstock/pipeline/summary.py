@@ -2,8 +2,9 @@
 
 Every message becomes some entries, and entries with the same key are counted:
 
-    a time        its bucket of three digits               the distribution of the whole run
-    a time        its stretch of time, bucket of two digits   intervals; percentiles of each second
+    a time        its stretch of time, bucket of two digits   intervals; percentiles of each second;
+                                                           of a latency's parts, the distribution too
+    latency, ack  its bucket of three digits               the distribution of the whole run
     its outcome   its slice of time, the outcome's number   every count, per slice; amount: bytes
     …             see `what` below
 
@@ -20,19 +21,20 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from penstock.pipeline import buckets
-from penstock.pipeline.latency import LATENCY, TIMES
+from penstock.pipeline.latency import ACKNOWLEDGEMENT, LATENCY, TIMES
 from penstock.pipeline.outcomes import late, packed
 from penstock.pipeline.states import NONE
 from penstock.pipeline.timeline import Timeline, WallClock
 
-# What an entry is about. First the times of the whole run, then those by stretch of time: a block
+# What an entry is about. First times of the whole run, then all times by stretch of time: a block
 # of slices, and for the latency, which comes last, a slice.
-WHOLE = {name: number for number, name in enumerate(TIMES)}
+WHOLE = {name: number for number, name in enumerate((LATENCY, ACKNOWLEDGEMENT))}
 _BY_BLOCK = [name for name in TIMES if name != LATENCY]
-SLICED = {name: len(TIMES) + number for number, name in enumerate((*_BY_BLOCK, LATENCY))}
+SLICED = {name: len(WHOLE) + number for number, name in enumerate((*_BY_BLOCK, LATENCY))}
+_TIMES_END = len(WHOLE) + len(SLICED)
 # By the slice in which it was due: the outcome, and the number of copies where there is more than
 # one. By the slice in which it happened: acknowledged, and arrived (bucket: limits exceeded).
-OUTCOME, COPIES, ACCEPTED, ARRIVED = (2 * len(TIMES) + i for i in range(4))
+OUTCOME, COPIES, ACCEPTED, ARRIVED = (_TIMES_END + i for i in range(4))
 # Of the whole run: receipts of the same record again, foreign records, doubtful times…
 AGAIN, FOREIGN, MISPLACED, BACKWARDS = (ARRIVED + 1 + i for i in range(4))
 # … and messages whose number of copies is unclear; then all has to be counted in the exact way.
@@ -127,7 +129,7 @@ def _entries(messages: DataFrame) -> DataFrame:
         "posexplode_outer(amounts) as (what, amount)",
     ).where("amount >= 0")
     bits = placed.selectExpr("*", f"{buckets.bit_length('amount')} as bits")
-    whole, sliced = len(TIMES), 2 * len(TIMES)
+    whole = len(WHOLE)
     at = (
         f"case when what < {whole} then {AT_ZERO << _AT_SHIFT}L "
         f"when what < {SLICED[LATENCY]} then block_bits when what < {ACCEPTED} then slice_bits "
@@ -135,7 +137,7 @@ def _entries(messages: DataFrame) -> DataFrame:
         f"else {AT_ZERO << _AT_SHIFT}L end"
     )
     bucket = (
-        f"case when what < {sliced} then {buckets.bucket('amount', 'bits', f'what < {whole}')} "
+        f"case when what < {_TIMES_END} then {buckets.bucket('amount', 'bits', f'what < {whole}')} "
         f"when what = {OUTCOME} then bigint(outcome) "
         f"when what = {ARRIVED} then bigint({late('outcome')}) else 0L end"
     )
@@ -165,7 +167,9 @@ def _amounts() -> list[str]:
         UNCLEAR: given("is_unclear", "1L"),
     }
     for name, column in TIMES.items():
-        amounts[WHOLE[name]] = amounts[SLICED[name]] = given(is_measured, column)
+        amounts[SLICED[name]] = given(is_measured, column)
+    for name, what in WHOLE.items():
+        amounts[what] = given(is_measured, TIMES[name])
     # By slice, the latency of the warm-up is shown too.
     amounts[SLICED[LATENCY]] = TIMES[LATENCY]
     return [amounts[what] for what in range(WHATS)]
