@@ -26,7 +26,8 @@ from penstock.domain.cluster import ClusterSpec, TopicSpec
 from penstock.domain.consumers import Consumers
 from penstock.domain.settings import ProducerSettings
 from penstock.domain.workload import Payload, Workload
-from penstock.measure.load import Load, LoadPlan
+from penstock.measure.load import Load
+from penstock.measure.load_plan import LoadPlan
 from penstock.measure.producing import ProducerJob, Producing
 from penstock.measure.punctual import be_punctual, keep_python_out_of_the_way
 from penstock.testbed.cluster import Cluster

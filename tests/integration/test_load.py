@@ -28,7 +28,8 @@ from penstock.domain.sizes import UniformSizes
 from penstock.domain.trace import TRACES, message_id
 from penstock.domain.workload import Payload, Workload
 from penstock.measure.journal import recover
-from penstock.measure.load import Load, LoadPlan
+from penstock.measure.load import Load
+from penstock.measure.load_plan import LoadPlan
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.connection import ExistingCluster
 from penstock.testbed.faults import strike
@@ -283,7 +284,8 @@ def test_workers_end_when_their_parent_is_killed(
         from penstock.domain.consumers import Consumers
         from penstock.domain.settings import ProducerSettings
         from penstock.domain.workload import Workload
-        from penstock.measure.load import Load, LoadPlan
+        from penstock.measure.load import Load
+        from penstock.measure.load_plan import LoadPlan
         from penstock.testbed.connection import ExistingCluster
         plan = LoadPlan(
             {topic!r}, Workload(arrivals=ConstantArrivals(rate_per_s=50), duration_s=600),

@@ -11,7 +11,7 @@ from penstock import specs
 from penstock.domain.scenario import Scenario
 from penstock.domain.shapes import Point, Shape
 from penstock.domain.shapes.places import find
-from penstock.measure.load import LoadPlan
+from penstock.measure import feasible
 from penstock.measure.matrix import cells
 
 FOLDER = Path(__file__).parents[2] / "examples" / "campaigns"
@@ -63,17 +63,7 @@ def test_the_campaign_is_named_as_its_file(file: Path) -> None:
 @every_file
 def test_every_cell_could_be_carried_out(file: Path) -> None:
     for cell in cells(load(file), str(file)):
-        experiment = cell.experiment
-        LoadPlan(
-            topic=experiment.topic.name,
-            workload=experiment.workload,
-            settings=experiment.settings,
-            consumers=experiment.consumers,
-            warm_up_s=experiment.warm_up_s,
-            seed=experiment.seed,
-            watch_visibility=False,
-            partitions=experiment.topic.partitions,
-        ).check()
+        feasible.check(cell.experiment)
 
 
 @every_file

@@ -23,7 +23,8 @@ from penstock.domain.cluster import TopicSpec
 from penstock.domain.errors import BadInput, PenstockError, TestbedError
 from penstock.domain.network.condition import PERFECT, Link
 from penstock.domain.run import ClockAnchor, Experiment, ProducerReport, Run, RunEvent
-from penstock.measure.load import Load, LoadPlan
+from penstock.measure.load import Load
+from penstock.measure.load_plan import LoadPlan
 from penstock.measure.producing import GRACE_S
 from penstock.measure.run_directory import RunDirectory
 from penstock.measure.sampling import Sampler

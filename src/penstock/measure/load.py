@@ -20,7 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from time import monotonic_ns
 from typing import Any, Self
@@ -30,12 +30,9 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from penstock import specs
-from penstock.domain.consumers import Consumers
-from penstock.domain.errors import BadInput, TestbedError
+from penstock.domain.errors import TestbedError
 from penstock.domain.run import ConsumerReport, ProducerReport
-from penstock.domain.settings import ProducerSettings
-from penstock.domain.workload import Workload
-from penstock.measure import rdkafka, schedule
+from penstock.measure.load_plan import LoadPlan
 from penstock.measure.producing import GRACE_S, ProducerJob
 from penstock.measure.workers import Worker
 from penstock.progress import Progress, silent
@@ -58,40 +55,6 @@ _STABLE_S = 3.0
 
 # What a run offers to the `when` of a fault.
 SIGNALS = ("sent", "acknowledged", "failed", "received")
-
-# What a run decides itself, with the reason.
-_REFUSED = {
-    "bootstrap.servers": "the cluster says where it is",
-    "delivery.report.only.error": "a run traces every message, and needs to hear of each",
-    "transactional.id": "a run sends messages outside of transactions",
-}
-
-
-@dataclass(frozen=True)
-class LoadPlan:
-    """What the processes are to do."""
-
-    topic: str
-    workload: Workload  # its duration is the measured time, after the warm-up
-    settings: ProducerSettings
-    consumers: Consumers
-    warm_up_s: float
-    seed: int
-    watch_visibility: bool  # a reader on the brokers' doorstep writes down when records appear
-    partitions: int
-
-    @property
-    def length_s(self) -> float:
-        return self.warm_up_s + self.workload.duration_s
-
-    def check(self) -> None:
-        """Raise `BadInput` for what could not be carried out, without asking any broker."""
-        for name, reason in _REFUSED.items():
-            if name in self.settings.other:
-                raise BadInput(f"settings: {name} cannot be used: {reason}", "leave it out")
-        rdkafka.check_config(self.settings.properties())
-        rdkafka.check_config(self.consumers.settings)
-        schedule.check(self.workload, self.length_s)
 
 
 class Load:
@@ -230,10 +193,10 @@ class Load:
     def signals(self) -> Mapping[str, Callable[[], float]]:
         """How far the load is, for faults that wait for it."""
         return {
-            "sent": lambda: self._sum(self._producers, "sent"),
-            "acknowledged": lambda: self._sum(self._producers, "acknowledged"),
-            "failed": lambda: self._sum(self._producers, "failed"),
-            "received": lambda: self._sum(self._consumers, "received"),
+            name: partial(
+                self._sum, self._consumers if name == "received" else self._producers, name
+            )
+            for name in SIGNALS
         }
 
     @property

@@ -21,7 +21,8 @@ from penstock.domain.run import Run
 from penstock.domain.workload import Workload
 from penstock.measure.run_directory import RunDirectory
 from penstock.pipeline import latency, states, summary, traces
-from penstock.pipeline.assembly import Assembly, Summary
+from penstock.pipeline.assembly import Assembly
+from penstock.pipeline.collected import Summary
 from penstock.pipeline.outcomes import MOST_LIMITS
 from penstock.pipeline.rehearsal import make_up
 from penstock.pipeline.summary import RunColumns
