@@ -113,10 +113,18 @@ def test_what_varies_between_repeats_is_noise_even_if_each_run_is_sure_of_itself
     narrow = {"half": 0.1}
     one, other = acks("1", 20.0, **narrow), acks("all", 25.0, **narrow)
     assert measured(compare([one, other]), P50).exceeds_noise
-    runs = [acks("1", p50, i, **narrow) for i, p50 in enumerate((20.0, 30.0, 40.0))]
-    runs += [acks("all", p50, i, **narrow) for i, p50 in enumerate((25.0, 35.0, 45.0))]
+    runs = [acks("1", p50, i, **narrow) for i, p50 in enumerate((15.0, 20.0, 25.0))]
+    runs += [acks("all", p50, i, **narrow) for i, p50 in enumerate((20.0, 25.0, 30.0))]
     found = compare(runs)
     assert measured(found, P50).is_judged and not measured(found, P50).exceeds_noise
+
+
+def test_two_repeats_that_differ_tell_little():
+    runs = [acks("1", p50, i) for i, p50 in enumerate((1.0, 1.1))]
+    runs += [acks("all", p50, i) for i, p50 in enumerate((74.0, 90.0))]
+    found = compare(runs)
+    assert not measured(found, P50).is_judged
+    assert "p50 latency" in found.sentence and "too little to tell" in found.sentence
 
 
 def test_repeats_may_come_in_any_order():

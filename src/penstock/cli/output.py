@@ -75,7 +75,7 @@ def progress() -> Iterator[Progress]:
         with _err.status("…") as status:
             yield lambda text: status.update(Text(text))
     else:
-        yield lambda text: _err.print(text, markup=False)
+        yield Bar(None).say
 
 
 class Bar:
@@ -83,13 +83,15 @@ class Bar:
 
     def __init__(self, drawn: rich.progress.Progress | None) -> None:
         self._drawn = drawn
+        self._said = ""
         self._task = drawn.add_task("…", total=None, left="") if drawn else None
 
     def say(self, text: str) -> None:
-        if self._drawn is None or self._task is None:
-            _err.print(text, markup=False)
-        else:
+        if self._drawn is not None and self._task is not None:
             self._drawn.update(self._task, description=text)
+        elif text != self._said:  # lines stay, so none twice
+            _err.print(text, markup=False)
+            self._said = text
 
     def step(self, done: int, total: int, text: str, seconds_left: float) -> None:
         left = f"about {duration(seconds_left)} left"

@@ -32,7 +32,8 @@ class Measured:
     high: float | None = None
     ratio: float | None = None
     exceeds_noise: bool = False
-    # Whether there was enough to tell: both have intervals, and neither side is invalid.
+    # Whether there was enough to tell: both have intervals, neither side is invalid, and if there
+    # is no difference beyond the noise, one from nothing to the larger would have been one.
     is_judged: bool = False
 
 
@@ -115,6 +116,8 @@ def _measured(old: Estimate | None, new: Estimate | None, is_usable: bool) -> Me
     if not is_usable:
         return Measured(new, difference=new.value - old.value, ratio=ratio)
     found = difference_of(old, new)
+    half_width = None if found.low is None or found.high is None else (found.high - found.low) / 2
+    larger = max(abs(old.value), abs(new.value))
     return Measured(
         new,
         difference=found.difference,
@@ -122,7 +125,8 @@ def _measured(old: Estimate | None, new: Estimate | None, is_usable: bool) -> Me
         high=found.high,
         ratio=ratio,
         exceeds_noise=found.exceeds_noise,
-        is_judged=found.low is not None,
+        is_judged=half_width is not None
+        and (found.exceeds_noise or found.difference == 0 or half_width <= larger),
     )
 
 
