@@ -4,8 +4,14 @@ Sides take turns on one cluster with 10 ms of delay each way. Ours is measured a
 the moment the client took a message (not from its intended time) to the answer, and in a closed
 loop from the send to the receipt.
 
-EndToEndLatency asks for a record only when its producer has been answered, so that it takes one round
-trip (20 ms) more than our consumer, which has asked already; and it does not warm up.
+EndToEndLatency asks for a record only when its producer has been answered, so it takes one round
+trip (20 ms) more than our consumer, which has asked already: `end_to_end_less_round_trip` is without
+it. It does not warm up.
+
+With acks=all a broker takes one request of a connection after the other, each for two round trips,
+so at `LINGER_MS` requests queue: latency is then that of the queue, as many requests long as the
+client lets out, and librdkafka lets out one more than Java's. `acks_all_unqueued` lingers so long
+that no request waits for another.
 """
 
 from __future__ import annotations
@@ -37,6 +43,13 @@ from penstock.testbed.parts import find_parts
 from penstock.testbed.warm_up import warm_up
 
 RATE_PER_S, SIZE_BYTES, LINGER_MS, IN_FLIGHT = 200, 200, 5, 5
+UNQUEUED_LINGER_MS, ROUND_TRIP_MS = 100, 20.0
+# Name → acks, linger.ms.
+PRODUCE = {
+    "produce_acks_1": ("1", LINGER_MS),
+    "produce_acks_all": ("all", LINGER_MS),
+    "produce_acks_all_unqueued": ("all", UNQUEUED_LINGER_MS),
+}
 _PERCENTILES = re.compile(r"([\d.]+) ms 50th, ([\d.]+) ms 95th, ([\d.]+) ms 99th")
 _END_TO_END = re.compile(r"50th = ([\d.]+), 99th = ([\d.]+)")
 
@@ -55,19 +68,25 @@ def measure(quick: bool, say: Callable[[str], None]) -> tuple[dict[str, Any], li
         warm_up(cluster, 10)
         for turn in range(repeats):
             say(f"turn {turn + 1} of {repeats}")
-            for acks in ("1", "all"):
-                ours = _ours(cluster, Path(scratch) / f"open-{acks}-{turn}", acks, seconds)
-                found.setdefault(f"produce_acks_{acks}_ours", []).append(ours)
-                theirs = _producer_performance(cluster, acks, turn, seconds)
-                found.setdefault(f"produce_acks_{acks}_theirs", []).append(theirs)
-            closed = _ours(cluster, Path(scratch) / f"closed-{turn}", "all", seconds, closed=True)
+            for name, (acks, linger_ms) in PRODUCE.items():
+                path = Path(scratch) / f"{name}-{turn}"
+                ours = _ours(cluster, path, acks, linger_ms, seconds)
+                found.setdefault(f"{name}_ours", []).append(ours)
+                theirs = _producer_performance(cluster, f"{name}-{turn}", acks, linger_ms, seconds)
+                found.setdefault(f"{name}_theirs", []).append(theirs)
+            closed = _ours(
+                cluster, Path(scratch) / f"closed-{turn}", "all", 0, seconds, closed=True
+            )
+            their_p50, their_p99 = _end_to_end_latency(cluster, turn, int(seconds * 10))
             found.setdefault("end_to_end_ours", []).append(closed)
-            found.setdefault("end_to_end_theirs", []).append(
-                _end_to_end_latency(cluster, turn, int(seconds * 10))
+            found.setdefault("end_to_end_theirs", []).append((their_p50, their_p99))
+            found.setdefault("end_to_end_less_round_trip_ours", []).append(closed)
+            found.setdefault("end_to_end_less_round_trip_theirs", []).append(
+                (their_p50 - ROUND_TRIP_MS, their_p99 - ROUND_TRIP_MS)
             )
     keys: dict[str, Any] = {}
     rows = []
-    for what in ("produce_acks_1", "produce_acks_all", "end_to_end"):
+    for what in (*PRODUCE, "end_to_end", "end_to_end_less_round_trip"):
         for place, (percent, allowed) in enumerate((("p50", 0.10), ("p99", 0.25))):
             ours_ms = [pair[place] for pair in found[f"{what}_ours"]]
             theirs_ms = [pair[place] for pair in found[f"{what}_theirs"]]
@@ -84,7 +103,7 @@ def measure(quick: bool, say: Callable[[str], None]) -> tuple[dict[str, Any], li
 
 
 def _ours(
-    cluster: Cluster, path: Path, acks: str, seconds: float, closed: bool = False
+    cluster: Cluster, path: Path, acks: str, linger_ms: int, seconds: float, closed: bool = False
 ) -> tuple[float, float]:
     """(p50, p99) in ms: sent to answered; in a closed loop, sent to received."""
     path.mkdir()
@@ -101,7 +120,7 @@ def _ours(
         ),
         settings=ProducerSettings(
             acks="all" if acks == "all" else "1",
-            linger_ms=0 if closed else LINGER_MS,
+            linger_ms=linger_ms,
             # The Java client's own. librdkafka has no limit, and with acks=all a queue that grows.
             in_flight=IN_FLIGHT,
         ),
@@ -124,9 +143,8 @@ def _ours(
 
 
 def _producer_performance(
-    cluster: Cluster, acks: str, turn: int, seconds: float
+    cluster: Cluster, topic: str, acks: str, linger_ms: int, seconds: float
 ) -> tuple[float, float]:
-    topic = f"theirs-{acks}-{turn}"
     cluster.create_topic(TopicSpec(name=topic, partitions=1, replication=3))
     records = int(RATE_PER_S * seconds)
     command = [
@@ -135,7 +153,7 @@ def _producer_performance(
         *("--throughput", str(RATE_PER_S), "--warmup-records", str(3 * RATE_PER_S)),
         "--command-property",
         *(f"bootstrap.servers={cluster.bootstrap_servers}", f"acks={acks}"),
-        *(f"linger.ms={LINGER_MS}", "enable.idempotence=false"),
+        *(f"linger.ms={linger_ms}", "enable.idempotence=false"),
         f"max.in.flight.requests.per.connection={IN_FLIGHT}",
     ]
     text = _java(cluster, command)
