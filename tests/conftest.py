@@ -60,12 +60,28 @@ def cluster(parts: Parts) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="session")
+def lake_cluster(parts: Parts, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A cluster that Spark's processes reach: those of `cluster` may be in namespaces."""
+    if not IS_ROOT:
+        yield request.getfixturevalue("cluster")
+        return
+    # Compaction is looked for every 15 s otherwise.
+    spec = ClusterSpec(brokers=3, properties={**DEAD_SOON, "log.cleaner.backoff.ms": 200})
+    with Cluster(spec, parts=parts, name=f"lake-tests-{os.getpid()}") as shared:
+        yield shared
+
+
+@pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """The one Spark session that tests share. Leave nothing in it."""
-    from penstock.pipeline.session import session  # a second that other tests need not wait for
+    # A second that other tests need not wait for.
+    from penstock.pipeline.lake import query
+    from penstock.pipeline.session import session
 
     try:
-        shared = session("local[2]", app="tests")
+        shared = session(
+            query.with_retries("local[2]"), app="tests", with_lake=True, config=query.SPARK_CONFIG
+        )
     except MissingPart as error:
         if os.environ.get("CI") == "true":
             raise

@@ -26,6 +26,8 @@ from penstock.domain.errors import BadInput
 from penstock.domain.facts import ClusterFacts
 from penstock.domain.fault import FaultPlan
 from penstock.domain.grid import ExperimentGrid
+from penstock.domain.lake.pipeline import Pipeline
+from penstock.domain.lake.plan import Plan
 from penstock.domain.metrics import RunMetrics
 from penstock.domain.network import NetworkSpec, NetworkTrace
 from penstock.domain.objective import Objective
@@ -48,6 +50,8 @@ FILE_KINDS: dict[str, type[Value]] = {
     "network": NetworkSpec,
     "metrics": RunMetrics,
     "objective": Objective,
+    "pipeline": Pipeline,
+    "plan": Plan,
     "run": Run,
     "scenario": Scenario,
     "settings": ProducerSettings,

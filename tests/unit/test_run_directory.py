@@ -10,12 +10,12 @@ import pytest
 from penstock import specs
 from penstock.domain.errors import BadInput, PenstockError
 from penstock.domain.run import Run
+from penstock.files import sole_owner
 from penstock.measure.run_directory import (
     RunDirectory,
     find_runs,
     make_directory,
     set_aside,
-    sole_owner,
 )
 
 RUN = {

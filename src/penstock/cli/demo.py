@@ -1,4 +1,5 @@
-"""`penstock demo`: a broker dies under load; what acks=1 and acks=all made of the messages."""
+"""`penstock demo`: a broker dies under load; what acks=1 and acks=all made of the messages; then they
+are landed in a lake."""
 
 from __future__ import annotations
 
@@ -7,19 +8,25 @@ import sys
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import click
 
 from penstock import specs
 from penstock.cli import evidence, options, output
+from penstock.cli.demo_lake import DemoLake
 from penstock.cli.run import carry_out
 from penstock.domain.cluster import ClusterSpec
 from penstock.domain.errors import TestbedError
+from penstock.domain.run import Run
 from penstock.domain.scenario import Scenario
 from penstock.measure import campaign as campaigns
 from penstock.measure.run_directory import REPORT
+from penstock.progress import Progress
 from penstock.report import outcome
 from penstock.report.shown import Shown
+from penstock.testbed.cluster import Cluster
+from penstock.testbed.connection import KafkaCluster
 
 
 @click.command()
@@ -28,7 +35,11 @@ from penstock.report.shown import Shown
 )
 @options.as_json
 def demo(out: Path, as_json: bool) -> None:
-    """Three brokers 20 ms apart, one killed in the middle: acks=1 against acks=all."""
+    """Three brokers 20 ms apart, one killed in the middle: acks=1 against acks=all.
+
+    The messages of the last run are landed in a Delta table by a pipeline that is killed on the way,
+    and the audit says whether each is there exactly once.
+    """
     text = (files("penstock.cli") / "demo.yaml").read_text()
     scenario = specs.parse(text, Scenario, source="demo.yaml")
     has_network = os.geteuid() == 0
@@ -37,21 +48,40 @@ def demo(out: Path, as_json: bool) -> None:
         plain = ClusterSpec(brokers=3, properties=scenario.cluster.properties)
         scenario = replace(scenario, cluster=plain)
     campaign = campaigns.create(scenario, "demo.yaml", out, text=text if has_network else None)
-    shown, _, directories = carry_out(campaign, "local[*]")
+    lake = DemoLake(campaign.path / "landed")
+
+    def land(cluster: KafkaCluster, run: Run, say: Progress) -> None:
+        if run.experiment.settings.acks == "all":
+            assert isinstance(cluster, Cluster)
+            lake.land(cluster, run.experiment.topic.name, say)
+
+    shown, _, directories = carry_out(campaign, "local[*]", after_load=land)
     failed = evidence.failures(directories)
     evidence.require_some(shown, directories)
     is_sound = not failed and not any(one.problems for one in shown)
     sentence = _sentence(shown) if is_sound else outcome.of_shown(shown, failed=failed)
+    audit = None if failed else _audit(lake)
     report = campaign.path / REPORT
     if as_json:
         runs = evidence.as_data(shown, directories)
-        output.emit_json({"outcome": sentence, "report": report, "runs": runs})
+        output.emit_json({"outcome": sentence, "report": report, "runs": runs, "audit": audit})
     else:
         output.outcome(sentence)
         evidence.show(shown, failed=failed)
         output.note(f"Evidence: {report}")
+        if audit is not None:
+            output.note(f"The lake, its pipeline killed once on the way: {lake.lake}")
+            output.outcome(audit["outcome"])
     if failed:
         sys.exit(TestbedError.exit_code)
+    if audit is not None and not audit["is_clean"]:
+        sys.exit(evidence.VERDICT_EXIT)
+
+
+def _audit(lake: DemoLake) -> dict[str, Any]:
+    with output.progress() as say:
+        say("auditing the lake")
+        return lake.audit()
 
 
 def _sentence(shown: list[Shown]) -> str:

@@ -22,11 +22,12 @@ from penstock.domain.grid import (
     quick,
 )
 from penstock.domain.value import FieldError
+from penstock.files import write_file
 from penstock.measure.experiments import series as experiments
 from penstock.measure.experiments.assemble import assemble
 from penstock.measure.experiments.points import PointResult
 from penstock.measure.experiments.series import FACTS, Series, Step
-from penstock.measure.run_directory import REPORT, write_file
+from penstock.measure.run_directory import REPORT
 from penstock.report import facts as shown
 from penstock.spec_text import read_text
 

@@ -15,7 +15,9 @@ from penstock.cli import output
 from penstock.domain.errors import PenstockError
 
 # Each is a module of this package with a command of the same name.
-VERBS = ("analyze", "compare", "demo", "doctor", "experiment", "run", "schema", "testbed")
+VERBS = (
+    "analyze", "compare", "demo", "doctor", "experiment", "pipeline", "run", "schema", "testbed",
+)  # fmt: skip
 
 
 class _Verbs(click.Group):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -10,16 +11,19 @@ import click
 from penstock import specs
 from penstock.cli import evidence, options, output
 from penstock.domain.errors import BadInput, PenstockError, TestbedError
+from penstock.domain.run import Run
 from penstock.domain.scenario import Scenario
 from penstock.domain.shapes import Finding
 from penstock.measure import campaign as campaigns
 from penstock.measure import openmessaging, schedule
 from penstock.measure.campaign import Campaign, Step
 from penstock.measure.run_directory import REPORT, RunDirectory
+from penstock.progress import Progress
 from penstock.report import outcome
 from penstock.report.page import write_report
 from penstock.report.shown import Shown
 from penstock.spec_text import read_text
+from penstock.testbed.connection import KafkaCluster
 
 
 @click.command()
@@ -81,6 +85,7 @@ def carry_out(
     master: str,
     limits_ms: tuple[float, ...] = (),
     retry_failed: bool = False,
+    after_load: Callable[[KafkaCluster, Run, Progress], object] = lambda *_: None,
 ) -> tuple[list[Shown], tuple[Finding, ...], list[RunDirectory]]:
     """Load first, then one analysis of all runs, then the report."""
     with output.bar() as bar:
@@ -96,6 +101,7 @@ def carry_out(
                 campaign,
                 retry_failed=retry_failed,
                 before_load=spark.get,
+                after_load=lambda cluster, run: after_load(cluster, run, bar.say),
                 on_progress=bar.say,
                 on_step=step,
             )

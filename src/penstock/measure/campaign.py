@@ -15,6 +15,7 @@ from penstock.domain.cluster import ClusterSpec
 from penstock.domain.errors import BadInput, TestbedError
 from penstock.domain.run import RUN_FORMAT, Experiment, Run
 from penstock.domain.scenario import Scenario
+from penstock.files import sole_owner, write_file
 from penstock.measure import feasible
 from penstock.measure.carry_out import Place, carry_out, new_run, set_network
 from penstock.measure.matrix import Cell, cells
@@ -26,8 +27,6 @@ from penstock.measure.run_directory import (
     RunDirectory,
     make_directory,
     set_aside,
-    sole_owner,
-    write_file,
 )
 from penstock.progress import Progress, silent
 from penstock.testbed.cluster import Cluster
@@ -124,11 +123,13 @@ def carry_on(
     parts: Parts | None = None,
     retry_failed: bool = False,
     before_load: Callable[[], object] = lambda: None,
+    after_load: Callable[[KafkaCluster, Run], object] = lambda *_: None,
     on_progress: Progress = silent,
     on_step: Callable[[Step], None] = lambda _: None,
 ) -> list[Run]:
     """Carry out what is left to do. `before_load` is called when the first cluster is ready: what
-    else must be prepared has to be done by then, so as not to disturb the measurement."""
+    else must be prepared has to be done by then, so as not to disturb the measurement. `after_load`
+    is called after each run that was not cut short, while its topic is still there."""
     runs: list[Run] = []
     began, is_prepared = time.monotonic(), False
     with (
@@ -149,7 +150,12 @@ def carry_on(
                         before_load()
                         is_prepared = True
                     run = carry_out(
-                        cell.experiment, cluster, directory, place=place, on_progress=on_progress
+                        cell.experiment,
+                        cluster,
+                        directory,
+                        place=place,
+                        after_load=after_load,
+                        on_progress=on_progress,
                     )
             except TestbedError as error:
                 # The cluster did not come up: kept with its reason, like any failure of a cell.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import platform
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -58,9 +58,12 @@ def carry_out(
     directory: RunDirectory,
     *,
     place: Place | None = None,
+    after_load: Callable[[KafkaCluster, Run], object] = lambda *_: None,
     on_progress: Progress = silent,
 ) -> Run:
     """Carry the experiment out and write its run directory. What fails is in the run's reason.
+
+    `after_load` is called when all is measured and the topic is still there.
 
     Bad input and a lack of disk are raised, since the next run would meet them too; such a run
     counts as interrupted. Everything else (a fault that did not take, a client that died) is the outcome of this run.
@@ -70,6 +73,7 @@ def carry_out(
     try:
         with _fresh_topic(cluster, experiment.topic) as is_ours:
             run = _run(run, cluster, directory, on_progress)
+            after_load(cluster, run)
             if not is_ours:
                 run = replace(run, warnings=(*run.warnings, _TOPIC_WAS_THERE))
     except TestbedError as error:

@@ -23,8 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.domain.errors import BadInput
+from penstock.files import write_file
 from penstock.measure.histogram import EMPTY, Histogram, Ints, bucket_index, upper_edge_ns
-from penstock.measure.run_directory import write_file
 from penstock.spec_text import read_text
 
 # The second 1 says "zigzag LEB128 words", which is the only kind that V2 has.

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import json
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from penstock import specs
-from penstock.domain.errors import BadInput, PenstockError
+from penstock.domain.errors import BadInput
 from penstock.domain.metrics import RunMetrics
 from penstock.domain.run import RUN_FORMAT, Run
 from penstock.domain.value import Value
 from penstock.domain.verdict import Verdict
+from penstock.files import write_file
 
 RUN, METRICS, VERDICT, REPORT = "run.json", "metrics.json", "verdict.json", "report.html"
 SCENARIO, CAMPAIGN, CELLS = "scenario.yaml", "campaign.json", "cells"
@@ -57,22 +54,6 @@ def set_aside(path: Path) -> None:
     while (aside := path.with_name(f".{path.name}-unfinished-{number}")).exists():
         number += 1
     path.rename(aside)
-
-
-@contextmanager
-def sole_owner(path: Path) -> Iterator[None]:
-    """Nobody else writes into this directory meanwhile, or it is refused. Ends with the process."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise BadInput(
-                f"{path}: another command is at work on it", "wait for it, or end it first"
-            ) from None
-        yield
-    finally:
-        os.close(descriptor)
 
 
 @dataclass(frozen=True)
@@ -149,22 +130,3 @@ def find_runs(paths: Sequence[Path]) -> list[RunDirectory]:
             raise BadInput(f"{path}: there is no such directory")
     seen: dict[Path, RunDirectory] = {}
     return [seen.setdefault(d.path.resolve(), d) for d in found if d.path.resolve() not in seen]
-
-
-def write_file(path: Path, text: str) -> None:
-    """Renamed into place: a reader, or a run cut off here, has the old text or the new one."""
-    draft = path.with_name(f".{path.name}.draft")
-    try:
-        with draft.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.rename(path)
-    except OSError as error:
-        with suppress(OSError):
-            draft.unlink()
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise PenstockError(
-                f"{path}: the disk is full", "make room; what was written before is kept"
-            ) from None
-        raise PenstockError(f"{path}: cannot be written: {error.strerror}") from None

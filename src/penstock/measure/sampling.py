@@ -14,7 +14,7 @@ import psutil
 from penstock import specs
 from penstock.domain.broker_view import BrokerView, ProcessUse
 from penstock.domain.errors import TestbedError
-from penstock.measure.run_directory import write_file
+from penstock.files import write_file
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.connection import KafkaCluster
 from penstock.testbed.observe import observe, use_of

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from penstock.domain.facts import ClusterFacts, Conditions, FactPoint
 from penstock.domain.grid import Kind
+from penstock.files import write_file
 from penstock.measure.batch_means import scaled
-from penstock.measure.run_directory import write_file
 from penstock.report import facts_charts, numbers
 from penstock.report.charts import Chart
 from penstock.report.document import contents, document, figure

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from penstock.domain.shapes import Finding
-from penstock.measure.run_directory import write_file
+from penstock.files import write_file
 from penstock.report import origin, sections
 from penstock.report.charts import Chart
 from penstock.report.comparison import compare

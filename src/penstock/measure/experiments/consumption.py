@@ -21,13 +21,13 @@ from penstock.domain.cluster import TopicSpec
 from penstock.domain.facts import Conditions
 from penstock.domain.grid import ExperimentGrid
 from penstock.domain.metrics import Estimate
+from penstock.files import write_file
 from penstock.measure.experiments import group_member
 from penstock.measure.experiments.clients import START_S, TOLD, Clients, clients
 from penstock.measure.experiments.measured import Measured
 from penstock.measure.experiments.rebalance import GroupEvent, Rest, rebalance_ns, rests
 from penstock.measure.experiments.usage import usage
 from penstock.measure.experiments.window import Tally, throughput
-from penstock.measure.run_directory import write_file
 from penstock.measure.sampling import Sampler
 from penstock.measure.workers import Worker
 from penstock.progress import Progress

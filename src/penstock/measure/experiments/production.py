@@ -28,6 +28,7 @@ from penstock.domain.grid import ExperimentGrid
 from penstock.domain.metrics import Estimate
 from penstock.domain.run import Experiment
 from penstock.domain.workload import Payload, Workload
+from penstock.files import write_file
 from penstock.measure.carry_out import carry_out
 from penstock.measure.experiments import latencies, saturating_producer
 from penstock.measure.experiments.clients import START_S, TOLD, clients
@@ -37,7 +38,7 @@ from penstock.measure.experiments.unavailability import kill_leader
 from penstock.measure.experiments.usage import replication_ms, usage
 from penstock.measure.experiments.window import Tally, throughput
 from penstock.measure.histogram import Histogram
-from penstock.measure.run_directory import RunDirectory, write_file
+from penstock.measure.run_directory import RunDirectory
 from penstock.measure.sampling import Sampler
 from penstock.progress import Progress
 from penstock.testbed.cluster import Cluster

@@ -20,11 +20,12 @@ from penstock.domain.cluster import ClusterSpec
 from penstock.domain.errors import BadInput, TestbedError
 from penstock.domain.facts import FACTS_FORMAT, Conditions
 from penstock.domain.grid import KINDS, ExperimentGrid, Kind, complete
+from penstock.files import sole_owner, write_file
 from penstock.measure.carry_out import machine, versions
 from penstock.measure.experiments import consumption, end_to_end, production
 from penstock.measure.experiments.measured import Measured
 from penstock.measure.experiments.points import Point, PointResult, points
-from penstock.measure.run_directory import make_directory, set_aside, sole_owner, write_file
+from penstock.measure.run_directory import make_directory, set_aside
 from penstock.progress import Progress, silent
 from penstock.testbed import preparation
 from penstock.testbed.cluster import Cluster

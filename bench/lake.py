@@ -1,0 +1,362 @@
+"""The lake: lanes against Spark's own Kafka connector, a micro-batch's fixed cost, freshness, memory.
+
+Both sides land the same backlog in a Delta table with the same columns and the same compression, on
+the same two cores with the brokers beside them, in turn, with as many bytes per micro-batch. What
+counts is the time from the end of the first micro-batch to the end of the last. Afterwards every
+record is counted: a side that is fast because it lost some would be found.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from confluent_kafka import Producer
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from harness import Figure, Row, main
+from penstock.domain.cluster import ClusterSpec, TopicSpec
+from penstock.domain.errors import PenstockError
+from penstock.domain.lake.pipeline import Pipeline, Stream
+from penstock.measure.backlog import fill
+from penstock.pipeline.lake import query
+from penstock.pipeline.lake.landing import Landed
+from penstock.pipeline.session import session
+from penstock.testbed.cluster import Cluster
+from penstock.testbed.parts import find_parts
+from penstock.testbed.warm_up import warm_up
+
+PARTITIONS, LANES = 12, 2
+STEADY_BYTES_PER_S, STEADY_SIZE_BYTES = 10_000_000, 1000
+Say = Callable[[str], None]
+
+
+def measure(quick: bool, say: Say) -> tuple[dict[str, Any], list[Row]]:
+    repeats = 3 if quick else 5
+    # Messages of each size, and how many micro-batches they are.
+    backlog_bytes = {100: 150_000_000 if quick else 400_000_000,
+                     1000: 400_000_000 if quick else 1_000_000_000}  # fmt: skip
+    keys: dict[str, Any] = {}
+    rows: list[Row] = []
+    with (
+        Cluster(ClusterSpec(brokers=3), parts=find_parts(os.environ), on_progress=say) as cluster,
+        tempfile.TemporaryDirectory(prefix="penstock-bench-lake-") as scratch,
+    ):
+        warm_up(cluster, 5)
+        config = {**query.SPARK_CONFIG, "spark.sql.streaming.numRecentProgressUpdates": "10000",
+                  "spark.sql.parquet.compression.codec": "zstd"}  # fmt: skip
+        say("starting Spark")
+        spark = session(query.with_retries("local[2]"), app="bench", with_lake=True, config=config)
+        for size, total in backlog_bytes.items():
+            ratio, speeds = _compare(spark, cluster, Path(scratch), size, total, repeats, say)
+            name = f"{size}b" if size < 1000 else f"{size // 1000}kb"
+            keys |= {f"ratio_vs_jvm_{name}": ratio.median, f"ratio_vs_jvm_{name}_spread": ratio}
+            for side, speed in speeds.items():
+                keys[f"{side}_rows_per_s_{name}"] = speed
+                rows.append(Row(f"{side}, {name}: rows/s into Delta", _thousands(speed)))
+            rows.append(Row(f"ratio_vs_jvm_{name}", ratio, "≥ 1.3", ratio.median >= 1.3))
+        fixed = _fixed_ms(spark, cluster, Path(scratch), 30 if quick else 200, say)
+        keys |= {"batch_fixed_ms_4_lanes": fixed.median, "batch_fixed_ms_4_lanes_spread": fixed}
+        rows.append(Row("batch_fixed_ms_4_lanes", fixed, "≤ 250", fixed.median <= 250))
+        steady, more = _steady(spark, cluster, Path(scratch), quick, say)
+        keys |= steady
+        rows += more
+        spark.stop()
+    return keys, rows
+
+
+# --- lanes against the connector ------------------------------------------------------------------
+
+
+def _compare(
+    spark: SparkSession,
+    cluster: Cluster,
+    scratch: Path,
+    size_bytes: int,
+    total_bytes: int,
+    repeats: int,
+    say: Say,
+) -> tuple[Figure, dict[str, Figure]]:
+    topic = f"backlog-{size_bytes}"
+    cluster.create_topic(TopicSpec(name=topic, partitions=PARTITIONS, replication=1))
+    say(f"filling {total_bytes / 1e6:.0f} MB of {size_bytes} B")
+    count = fill(
+        cluster.client_config,
+        topic,
+        PARTITIONS,
+        total_bytes // PARTITIONS,
+        content="random",
+        size_bytes=size_bytes,
+    )
+    speeds: dict[str, list[float]] = {"lanes": [], "jvm": []}
+    for turn in range(-1, repeats):  # the first of each is to get warm
+        for side, carry_out in (("lanes", _lanes), ("jvm", _jvm)):
+            say(f"{size_bytes} B: {side}, turn {turn + 1} of {repeats}")
+            place = scratch / f"{side}-{size_bytes}-{turn}"
+            ends = carry_out(spark, cluster, topic, place, size_bytes)
+            held = DeltaTable(f"{place}/events").to_pyarrow_dataset().count_rows()
+            if held != count:
+                raise PenstockError(f"{side} landed {held} of {count} records")
+            if turn >= 0:
+                seconds = ends[-1][0] - ends[0][0]
+                speeds[side].append(sum(rows for _, rows in ends[1:]) / seconds)
+            shutil.rmtree(place)
+    cluster.admin.delete_topic(topic)
+    pairs = zip(speeds["lanes"], speeds["jvm"], strict=True)
+    return (
+        Figure.of([lanes / jvm for lanes, jvm in pairs]),
+        {side: Figure.of(found) for side, found in speeds.items()},
+    )
+
+
+def _pipeline(cluster: Cluster, topic: str, place: Path, **fields: Any) -> Pipeline:
+    return Pipeline(
+        name="bench",
+        bootstrap_servers=cluster.bootstrap_servers,
+        streams=(Stream(topics=(topic,), table="events"),),
+        lake=str(place),
+        **{"lanes": LANES, **fields},
+    )
+
+
+def _lanes(
+    spark: SparkSession, cluster: Cluster, topic: str, place: Path, _: int
+) -> list[tuple[float, int]]:
+    """(end, rows) of every micro-batch."""
+    ends: list[tuple[float, int]] = []
+
+    def tell(landed: Landed) -> None:
+        ends.append((time.monotonic(), sum(lane.rows for lane in landed.report.lanes)))
+
+    prepared = query.prepare(_pipeline(cluster, topic, place), cluster.client_config)
+    running = query.start(spark, prepared, only_what_is_there=True, tell=tell)
+    while not running.wait(1.0):
+        pass
+    return ends
+
+
+def _jvm(
+    spark: SparkSession, cluster: Cluster, topic: str, place: Path, size_bytes: int
+) -> list[tuple[float, int]]:
+    per_batch = LANES * Pipeline.lane_bytes // size_bytes
+    records = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", cluster.bootstrap_servers)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .option("includeHeaders", "true")
+        .option("maxOffsetsPerTrigger", per_batch)
+        .load()
+        .selectExpr(
+            *(f"{name} AS kafka_{name}" for name in ("topic", "partition", "offset", "timestamp")),
+            *("key AS kafka_key", "headers AS kafka_headers", "value"),
+        )
+    )
+    done = (
+        records.writeStream.format("delta")
+        .option("checkpointLocation", str(place / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(str(place / "events"))
+    )
+    done.awaitTermination()
+    found = []
+    for progress in done.recentProgress:
+        started = datetime.fromisoformat(progress["timestamp"]).timestamp()
+        ended = started + progress["durationMs"]["triggerExecution"] / 1000
+        if progress["numInputRows"]:
+            found.append((ended, int(progress["numInputRows"])))
+    return found
+
+
+# --- a micro-batch with next to nothing in it -------------------------------------------------------
+
+
+def _fixed_ms(
+    spark: SparkSession, cluster: Cluster, scratch: Path, batches: int, say: Say
+) -> Figure:
+    say("a micro-batch's fixed cost")
+    topic = "trickle"
+    cluster.create_topic(TopicSpec(name=topic, partitions=PARTITIONS, replication=1))
+    wanted = _pipeline(cluster, topic, scratch / "trickle", lanes=4, every_s=0.0)
+    ended = threading.Event()
+    trickle = threading.Thread(target=_trickle, args=(cluster.client_config, topic, ended))
+    trickle.start()
+    seen: list[float] = []
+    try:
+        prepared = query.prepare(wanted, cluster.client_config)
+        running = query.start(spark, prepared, tell=lambda _: seen.append(time.monotonic()))
+        while len(seen) < batches + 20:
+            if running.wait(0.2):
+                raise PenstockError("the query ended by itself")
+        running.stop()
+    finally:
+        ended.set()
+        trickle.join()
+    # There is always something waiting, so the next begins when one ends.
+    return Figure.of([1000 * (b - a) for a, b in pairwise(seen[20:])])
+
+
+def _trickle(config: Mapping[str, Any], topic: str, ended: threading.Event) -> None:
+    """One message per partition and ten milliseconds."""
+    producer = Producer({**config, "linger.ms": 0})
+    while not ended.wait(0.01):
+        for partition in range(PARTITIONS):
+            producer.produce(topic, b"x" * 100, partition=partition)
+        producer.poll(0)
+    producer.flush(10)
+
+
+# --- a steady stream ------------------------------------------------------------------------------
+
+
+def _steady(
+    spark: SparkSession, cluster: Cluster, scratch: Path, quick: bool, say: Say
+) -> tuple[dict[str, Any], list[Row]]:
+    """Freshness at 10 MB/s, as often as it can and at the default; memory over the first."""
+    keys: dict[str, Any] = {}
+    rows = []
+    for name, every_s, seconds in (
+        ("freshness", 0.0, 40 if quick else 600),
+        ("freshness_default", Pipeline.every_s, 30 if quick else 60),
+    ):
+        say(f"{name}: 10 MB/s for {seconds} s")
+        topic, place = f"steady-{name}", scratch / name
+        cluster.create_topic(
+            TopicSpec(
+                name=topic,
+                partitions=PARTITIONS,
+                replication=1,
+                config={"retention.bytes": 50_000_000, "segment.bytes": 16_000_000},
+            )
+        )
+        wanted = _pipeline(cluster, topic, place, every_s=every_s)
+        landed: list[Landed] = []
+        memory: list[float] = []
+        with _load(cluster.client_config, topic, seconds + 10):
+            prepared = query.prepare(wanted, cluster.client_config)
+            running = query.start(spark, prepared, tell=landed.append)
+            until = time.monotonic() + seconds
+            while time.monotonic() < until:
+                if running.wait(2.0):
+                    raise PenstockError("the query ended by itself")
+                memory.append(_memory_mb())
+            running.stop()
+        ages = _ages_ms(landed, place)
+        p50, p99 = (float(np.percentile(ages, p)) for p in (50, 99))
+        files = [
+            file.size_bytes for one in landed for lane in one.report.lanes for file in lane.files
+        ]
+        keys |= {
+            f"{name}_p50_ms": p50,
+            f"{name}_p99_ms": p99,
+            f"{name}_every_s": every_s,
+            f"{name}_batches": len(landed),
+            f"{name}_file_mb": statistics.median(files) / 1e6,
+        }
+        rows += [
+            Row(f"{name}_p50_ms, a micro-batch every {every_s:g} s at most", f"{p50:,.0f}"),
+            Row(f"{name}_p99_ms", f"{p99:,.0f}"),
+            Row("… size of its files", f"{statistics.median(files) / 1e6:.1f} MB"),
+        ]
+        if name == "freshness":
+            third = max(1, len(memory) // 3)
+            # The first third is warming up: heaps grow to their working size.
+            middle, last = (
+                statistics.median(memory[third : 2 * third]),
+                statistics.median(memory[2 * third :]),
+            )
+            keys |= {
+                "memory_mb": last,
+                "memory_growth_mb": last - middle,
+                "memory_minutes": seconds / 60,
+                "memory_series_mb": memory[:: max(1, len(memory) // 100)],
+            }
+            rows.append(
+                Row(
+                    f"memory of driver, Spark and lanes over {seconds / 60:.1f} min",
+                    f"{last:,.0f} MB, last third over the middle: {last - middle:+,.0f} MB",
+                    "flat",
+                    None if quick else abs(last - middle) < 0.05 * middle,
+                )
+            )
+    return keys, rows
+
+
+def _ages_ms(landed: list[Landed], place: Path) -> np.ndarray[Any, Any]:
+    """Of every record when its micro-batch became readable; the first ten seconds left out."""
+    found = []
+    begins_ms = landed[0].at_ms + 10_000
+    for one in landed:
+        if one.at_ms < begins_ms:
+            continue
+        for lane in one.report.lanes:
+            for file in lane.files:
+                times = pq.read_table(place / file.table / file.path, columns=["kafka_timestamp"])
+                sent_us = pc.cast(times.column(0), "int64").to_numpy()
+                found.append(one.at_ms - sent_us / 1000)
+    return np.concatenate(found)
+
+
+@contextmanager
+def _load(config: Mapping[str, Any], topic: str, seconds: float) -> Iterator[None]:
+    process = multiprocessing.get_context("spawn").Process(
+        target=_send_steadily, args=(dict(config), topic, seconds), daemon=True
+    )
+    process.start()
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.join()
+
+
+def _send_steadily(config: dict[str, Any], topic: str, seconds: float) -> None:
+    producer = Producer({**config, "linger.ms": 5})
+    values = [os.urandom(STEADY_SIZE_BYTES) for _ in range(1000)]
+    per_turn = STEADY_BYTES_PER_S // STEADY_SIZE_BYTES // 100
+    began = time.monotonic()
+    turn = 0
+    while time.monotonic() - began < seconds:
+        for i in range(per_turn):
+            number = turn * per_turn + i
+            producer.produce(topic, values[number % 1000], partition=number % PARTITIONS)
+        producer.poll(0)
+        turn += 1
+        time.sleep(max(0.0, began + turn / 100 - time.monotonic()))
+    producer.flush(30)
+
+
+def _memory_mb() -> float:
+    """Of this process, Spark's and the lanes'; not of the brokers, which are children too."""
+    total = psutil.Process().memory_info().rss
+    for child in psutil.Process().children(recursive=True):
+        try:
+            if "pyspark" in (line := " ".join(child.cmdline())) or "org.apache.spark" in line:
+                total += child.memory_info().rss
+        except psutil.NoSuchProcess:
+            continue
+    return total / 1e6
+
+
+def _thousands(figure: Figure) -> str:
+    return f"{figure.median:,.0f} [{figure.lowest:,.0f}, {figure.highest:,.0f}]"
+
+
+if __name__ == "__main__":
+    main("lake", measure)

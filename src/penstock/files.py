@@ -1,0 +1,47 @@
+"""Files that are whole or not there, and directories that one command has for itself."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from penstock.domain.errors import BadInput, PenstockError
+
+
+@contextmanager
+def sole_owner(path: Path) -> Iterator[None]:
+    """Nobody else writes into this directory meanwhile, or it is refused. Ends with the process."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BadInput(
+                f"{path}: another command is at work on it", "wait for it, or end it first"
+            ) from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def write_file(path: Path, text: str) -> None:
+    """Renamed into place: a reader, or a run cut off here, has the old text or the new one."""
+    draft = path.with_name(f".{path.name}.draft")
+    try:
+        with draft.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.rename(path)
+    except OSError as error:
+        with suppress(OSError):
+            draft.unlink()
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise PenstockError(
+                f"{path}: the disk is full", "make room; what was written before is kept"
+            ) from None
+        raise PenstockError(f"{path}: cannot be written: {error.strerror}") from None

@@ -1,0 +1,113 @@
+"""What the source asks the brokers: which partitions there are, and where each begins and ends."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from confluent_kafka import (
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from penstock.domain.errors import BadInput
+from penstock.domain.lake.order import Marks
+from penstock.domain.lake.partition import Partition
+from penstock.domain.lake.pipeline import Pipeline
+
+_log = logging.getLogger("penstock.kafka")
+_REQUEST_S = 10.0
+
+
+class Away(Exception):
+    """No broker answers just now."""
+
+
+class Brokers:
+    """Questions only."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        try:
+            self._client = AdminClient(
+                {name: value for name, value in config.items() if name not in ("isolation.level",)},
+                logger=_log,
+            )
+        except KafkaException as error:
+            raise BadInput(
+                f"Kafka's client refuses its configuration: {error.args[0].str()}",
+                "correct that property in `settings` or client.properties",
+            ) from None
+        is_open = config.get("isolation.level") == "read_uncommitted"
+        self._isolation = (
+            IsolationLevel.READ_UNCOMMITTED if is_open else IsolationLevel.READ_COMMITTED
+        )
+
+    def discover(
+        self, pipeline: Pipeline, known: Collection[str] = ()
+    ) -> tuple[set[Partition], dict[str, str]]:
+        """The partitions that the pipeline's streams take, and each topic's id.
+
+        A topic that is named must be there, unless it is `known`: it was, and may come back.
+        """
+        try:
+            found = self._client.list_topics(timeout=_REQUEST_S).topics
+        except KafkaException as error:
+            raise Away(error.args[0].str()) from None
+        named = {t for s in pipeline.streams for t in s.topics if not t.startswith("^")}
+        if missing := sorted(named.difference(found, known)):
+            raise BadInput(
+                f"there is no topic {', '.join(missing)}, or no permission to see it",
+                "create it, correct `topics`, or give the pipeline's user DESCRIBE on it",
+            )
+        taken = [t for t in found if pipeline.stream_of(t) is not None and not t.startswith("__")]
+        partitions: set[Partition] = set()
+        for topic in taken:
+            problem = found[topic].error
+            if problem is not None and problem.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise BadInput(
+                    f"the topic {topic} may not be read: {problem.str()}",
+                    "give the pipeline's user READ and DESCRIBE on it",
+                )
+            partitions |= {Partition(topic, number) for number in found[topic].partitions}
+        return partitions, self._ids(taken)
+
+    def _ids(self, topics: list[str]) -> dict[str, str]:
+        if not topics:
+            return {}
+        asked = self._client.describe_topics(TopicCollection(topics), request_timeout=_REQUEST_S)
+        found: dict[str, str] = {}
+        for topic, answer in asked.items():
+            try:
+                found[topic] = str(answer.result().topic_id)
+            except KafkaException as error:
+                raise Away(error.args[0].str()) from None
+        return found
+
+    def marks(self, partitions: Collection[Partition]) -> dict[Partition, Marks]:
+        """Of those that have a leader. `Away` if none answers."""
+        if not partitions:
+            return {}
+        low: dict[Partition, int] = {}
+        high: dict[Partition, int] = {}
+        problem = ""
+        for into, spec in ((low, OffsetSpec.earliest()), (high, OffsetSpec.latest())):
+            asked = self._client.list_offsets(
+                {TopicPartition(*p): spec for p in partitions},
+                isolation_level=self._isolation,
+                request_timeout=_REQUEST_S,
+            )
+            for place, answer in asked.items():
+                try:
+                    offset = int(answer.result().offset)
+                    into[Partition(place.topic, place.partition)] = offset
+                except KafkaException as error:
+                    problem = error.args[0].str()
+        marks = {p: Marks(low[p], high[p]) for p in partitions if p in low and p in high}
+        if not marks:
+            raise Away(problem)
+        return marks

@@ -1,0 +1,75 @@
+"""Rows → a Parquet file in the directory of a table, with the statistics that Delta keeps of it."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from penstock.domain.errors import PenstockError
+from penstock.domain.lake.report import LandedFile
+
+# What readers find files by: the audit by partition and offset, people by time.
+RECORD_STATS = ("kafka_topic", "kafka_partition", "kafka_offset", "kafka_timestamp")
+_REPEATING = ("kafka_topic", "kafka_partition", "topic", "table")
+
+
+def write_rows(
+    lake: Path,
+    table: str,
+    rows: pa.Table,
+    name: str,
+    compression: str,
+    stats: Sequence[str] = RECORD_STATS,
+) -> LandedFile:
+    """Write it; no reader sees it until it is committed."""
+    path = f"{name}-{uuid.uuid4().hex[:12]}.parquet"
+    target = lake / table / path
+    try:
+        pq.write_table(
+            rows,
+            target,
+            compression=compression,
+            # Text and bytes of records hardly repeat; to look for it costs more than it saves.
+            use_dictionary=[name for name in _REPEATING if name in rows.column_names],
+            write_statistics=list(stats),
+        )
+        size_bytes = target.stat().st_size
+    except OSError as error:
+        target.unlink(missing_ok=True)
+        raise PenstockError(
+            f"{target}: cannot be written: {error.strerror or error}",
+            "make room or give the right to write; the pipeline goes on where it was",
+        ) from None
+    return LandedFile(
+        table=table,
+        path=path,
+        rows=len(rows),
+        size_bytes=size_bytes,
+        written_ms=round(time.time() * 1000),
+        stats=_stats(rows, stats),
+    )
+
+
+def _stats(rows: pa.Table, columns: Sequence[str]) -> str:
+    found: dict[str, dict[str, Any]] = {"minValues": {}, "maxValues": {}, "nullCount": {}}
+    for name in columns:
+        column = rows.column(name)
+        ends = pc.min_max(column).as_py()
+        found["nullCount"][name] = column.null_count
+        for end, value in (("minValues", ends["min"]), ("maxValues", ends["max"])):
+            if value is not None:
+                found[end][name] = value if isinstance(value, (int, str)) else _time(value)
+    return json.dumps({"numRecords": len(rows), **found})
+
+
+def _time(value: Any) -> str:
+    text: str = value.strftime("%Y-%m-%dT%H:%M:%S.%f")
+    return f"{text[:-3]}Z"

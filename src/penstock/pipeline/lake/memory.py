@@ -1,0 +1,150 @@
+"""What a pipeline remembers between micro-batches and lives: the directory of its checkpoint.
+
+pipeline.json    whose it is
+reports/N.json   what the lanes of micro-batch N did: written once, before any table changes
+plan.json        which partitions on which lane, if somebody plans
+source.json      what hinders the source just now
+spark/           Spark's own: orders, and which are done
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from penstock import specs
+from penstock.domain.errors import BadInput
+from penstock.domain.lake.pipeline import Pipeline
+from penstock.domain.lake.plan import Plan
+from penstock.domain.lake.report import BatchReport
+from penstock.domain.value import Doc, Value
+from penstock.files import write_file
+
+FORMAT = 1
+_REPORTS_KEPT = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identity(Value):
+    """Whose checkpoint it is. `id` is new with every checkpoint: Delta's transactions bear it."""
+
+    format: int = FORMAT
+    id: str
+    name: str
+    lake: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hindrance(Value):
+    """Why the source gives nothing to do; with `is_final`, nor ever will by itself."""
+
+    message: str
+    fix: str = ""
+    since_ms: Annotated[int, Doc("Unix time")] = 0
+    is_final: bool = False
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The directory. Used by the driver and by the source's process beside it."""
+
+    path: Path
+
+    @property
+    def spark(self) -> Path:
+        return self.path / "spark"
+
+    def open(self, pipeline: Pipeline) -> Identity:
+        """Make it, or check that it belongs to this pipeline."""
+        lake = str(Path(pipeline.lake).resolve())
+        file = self.path / "pipeline.json"
+        try:
+            (self.path / "reports").mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BadInput(
+                f"{self.path}: cannot be made: {error.strerror}", "choose another `checkpoint`"
+            ) from None
+        if not file.exists():
+            if self.spark.exists() or any((self.path / "reports").iterdir()):
+                raise BadInput(
+                    f"{self.path}: is no checkpoint of a pipeline", "choose another `checkpoint`"
+                )
+            made = Identity(id=uuid.uuid4().hex, name=pipeline.name, lake=lake)
+            write_file(file, specs.dump_json(made))
+            return made
+        found = self.identity()
+        if (found.name, found.lake) != (pipeline.name, lake):
+            raise BadInput(
+                f"{self.path}: is the checkpoint of the pipeline {found.name} into {found.lake}, "
+                f"and this one is {pipeline.name} into {lake}",
+                "give each pipeline a `checkpoint` of its own",
+            )
+        return found
+
+    def identity(self) -> Identity:
+        file = self.path / "pipeline.json"
+        if not file.exists():
+            raise BadInput(f"{self.path}: no pipeline has run here yet")
+        data = json.loads(file.read_text())
+        if data.get("format") != FORMAT:
+            raise BadInput(
+                f"{file}: is of format {data.get('format')}, and this Penstock knows {FORMAT}",
+                "use the Penstock that made it",
+            )
+        return specs.parse(data, Identity, str(file))
+
+    # --- reports -----------------------------------------------------------------------------
+
+    def write_report(self, report: BatchReport) -> None:
+        """From here on the micro-batch happened as it says."""
+        write_file(self._report(report.batch), specs.dump_json(report))
+        old = self._report(report.batch - _REPORTS_KEPT)
+        old.unlink(missing_ok=True)
+
+    def report(self, batch: int) -> BatchReport | None:
+        file = self._report(batch)
+        return specs.load(file, BatchReport) if file.exists() else None
+
+    def _report(self, batch: int) -> Path:
+        return self.path / "reports" / f"{batch}.json"
+
+    # --- the plan ----------------------------------------------------------------------------
+
+    def write_plan(self, plan: Plan) -> None:
+        write_file(self.path / "plan.json", specs.dump_json(plan))
+
+    def plan(self) -> Plan | None:
+        file = self.path / "plan.json"
+        return specs.load(file, Plan) if file.exists() else None
+
+    # --- what hinders the source ---------------------------------------------------------------
+
+    def write_hindrance(self, hindrance: Hindrance | None) -> None:
+        file = self.path / "source.json"
+        if hindrance is None:
+            file.unlink(missing_ok=True)
+        else:
+            write_file(file, specs.dump_json(hindrance))
+
+    def hindrance(self) -> Hindrance | None:
+        with suppress(FileNotFoundError):  # it may be removed at any moment
+            text = (self.path / "source.json").read_text()
+            return specs.parse(text, Hindrance, "source.json")
+        return None
+
+    # --- the request to stop -------------------------------------------------------------------
+
+    def ask_to_stop(self, wanted: bool) -> None:
+        """No further micro-batch begins while it is asked for."""
+        if wanted:
+            (self.path / "stop").touch()
+        else:
+            (self.path / "stop").unlink(missing_ok=True)
+
+    @property
+    def is_asked_to_stop(self) -> bool:
+        return (self.path / "stop").exists()

@@ -1,0 +1,96 @@
+"""Records as a lane gathers them: columns of Python values until their stream decodes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
+
+HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
+KAFKA_COLUMNS = pa.schema(
+    [
+        ("kafka_topic", pa.string()),
+        ("kafka_partition", pa.int32()),
+        ("kafka_offset", pa.int64()),
+        ("kafka_timestamp", pa.timestamp("us", tz="UTC")),
+        ("kafka_key", pa.binary()),
+        ("kafka_headers", pa.list_(HEADER)),
+    ]
+)
+_US_PER_MS = 1000
+
+
+@dataclass
+class Records:
+    """Grows while a lane gathers; one entry per record in each list."""
+
+    topics: list[str] = field(default_factory=list)
+    partitions: list[int] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+    timestamps: list[tuple[int, int]] = field(default_factory=list)
+    keys: list[bytes | None] = field(default_factory=list)
+    headers: list[Any] = field(default_factory=list)
+    values: list[bytes | None] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def add(self, messages: Sequence[Message]) -> int:
+        """Take them; says how many bytes their keys and values have."""
+        keys: list[Any] = [m.key() for m in messages]
+        values: list[Any] = [m.value() for m in messages]
+        self.topics += [m.topic() for m in messages]  # type: ignore[misc]
+        self.partitions += [m.partition() for m in messages]  # type: ignore[misc]
+        self.offsets += [m.offset() for m in messages]  # type: ignore[misc]
+        self.timestamps += [m.timestamp() for m in messages]
+        self.headers += [m.headers() for m in messages]
+        self.keys += keys
+        self.values += values
+        return sum(map(len, filter(None, values))) + sum(map(len, filter(None, keys)))
+
+    def sizes(self) -> list[int]:
+        """Bytes of key and value."""
+        return [len(k or b"") + len(v or b"") for k, v in zip(self.keys, self.values, strict=True)]
+
+    def only(self, which: Sequence[int]) -> Records:
+        """Some of them, by their places."""
+        lists = (
+            self.topics,
+            self.partitions,
+            self.offsets,
+            self.timestamps,
+            self.keys,
+            self.headers,
+            self.values,
+        )
+        return Records(*([column[i] for i in which] for column in lists))  # type: ignore[arg-type]
+
+    def kafka_columns(self) -> pa.Table:
+        """What the record brings beside its value."""
+        pairs = np.array(self.timestamps, dtype=np.int64).reshape(-1, 2)
+        timestamps = pa.array(pairs[:, 1] * _US_PER_MS, mask=pairs[:, 0] == TIMESTAMP_NOT_AVAILABLE)
+        arrays = [
+            pa.array(self.topics, pa.string()),
+            pa.array(np.array(self.partitions, dtype=np.int32)),
+            pa.array(np.array(self.offsets, dtype=np.int64)),
+            timestamps.cast(KAFKA_COLUMNS.field("kafka_timestamp").type),
+            pa.array(self.keys, pa.binary()),
+            self._headers(),
+        ]
+        return pa.Table.from_arrays(arrays, schema=KAFKA_COLUMNS)
+
+    def _headers(self) -> pa.Array:
+        kind = KAFKA_COLUMNS.field("kafka_headers").type
+        if not any(self.headers):
+            return pa.nulls(len(self), kind)
+        return pa.array(
+            [
+                None if found is None else [{"key": k, "value": v} for k, v in found]
+                for found in self.headers
+            ],
+            kind,
+        )

@@ -1,0 +1,128 @@
+"""The Delta tables of a pipeline: made, checked, and added to, one micro-batch per transaction.
+
+Each commit bears the pipeline's id and the number of the micro-batch (Delta's `txn`), so one that
+is made again is seen to be there, and of two who would make it, one fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction
+
+from penstock.domain.errors import BadInput, PenstockError
+from penstock.domain.lake.report import LandedFile
+
+_BATCH = "penstock.batch"
+# How far back a commit is looked for that was made before a crash.
+_RECENT = 1000
+# Readers need one checkpoint and what follows; to write one takes longer than to commit.
+_CONFIGURATION = {"delta.checkpointInterval": "50"}
+
+
+class Tables:
+    """Handles of tables, kept open: to open one reads all of its log."""
+
+    def __init__(self, lake: Path, pipeline_id: str) -> None:
+        self._lake = lake
+        self._id = pipeline_id
+        self._open: dict[str, DeltaTable] = {}
+        self._schemas: dict[str, Schema] = {}
+
+    def prepare(self, schemas: Mapping[str, pa.Schema]) -> None:
+        """Make those that are missing; refuse those that have other columns."""
+        for table, columns in schemas.items():
+            wanted = Schema.from_arrow(columns)
+            path = self._lake / table
+            try:
+                found = DeltaTable(str(path))
+            except TableNotFoundError:
+                found = self._make(table, wanted)
+            except DeltaError as error:
+                raise BadInput(f"{path}: is no Delta table that can be read: {error}") from None
+            _check(path, found, wanted)
+            self._open[table], self._schemas[table] = found, wanted
+
+    def _make(self, table: str, schema: Schema) -> DeltaTable:
+        path = self._lake / table
+        if path.exists() and any(path.iterdir()):
+            raise BadInput(
+                f"{path}: is there already, and is no Delta table", "choose another table or lake"
+            )
+        try:
+            return DeltaTable.create(
+                str(path), schema, mode="error", name=table, configuration=_CONFIGURATION
+            )
+        except (DeltaError, OSError) as error:
+            raise BadInput(
+                f"{path}: the table cannot be made: {error}", "check `lake` and the right to write"
+            ) from None
+
+    def land(self, table: str, files: Sequence[LandedFile], batch: int) -> int:
+        """Make these files part of the table, unless they are; the version that has them."""
+        handle = self._open[table]
+        try:
+            handle.update_incremental()
+            done = handle.transaction_version(self._id)
+            if done is not None and done >= batch:
+                return self._version_of(handle, batch)
+            before = handle.version()
+            handle.create_write_transaction(
+                [AddAction(f.path, f.size_bytes, {}, f.written_ms, True, f.stats) for f in files],
+                mode="append",
+                schema=self._schemas[table],
+                commit_properties=CommitProperties(
+                    custom_metadata={_BATCH: str(batch)},
+                    app_transactions=[Transaction(self._id, batch)],
+                ),
+            )
+            handle.update_incremental()
+        except CommitFailedError as error:
+            raise PenstockError(
+                f"{self._lake / table}: somebody else commits for this pipeline: {error}",
+                "let only one pipeline run on a checkpoint",
+            ) from None
+        except (DeltaError, OSError) as error:
+            raise PenstockError(
+                f"{self._lake / table}: cannot be committed to: {error}",
+                "make room or give the right to write; the pipeline goes on where it was",
+            ) from None
+        # Unless somebody else (a compaction) came in between, it is the next one.
+        after = handle.version()
+        return after if after == before + 1 else self._version_of(handle, batch)
+
+    @staticmethod
+    def _version_of(handle: DeltaTable, batch: int) -> int:
+        for commit in handle.history(_RECENT):
+            if commit.get(_BATCH) == str(batch):
+                return int(commit["version"])
+        return -1  # older than the log remembers
+
+
+def _check(path: Path, found: DeltaTable, wanted: Schema) -> None:
+    there = {f.name: f.type for f in found.schema().fields}
+    ours = {f.name: f.type for f in wanted.fields}
+    if there != ours:
+        odd = sorted(
+            name for name in {*there, *ours} if str(there.get(name)) != str(ours.get(name))
+        )
+        if odd:
+            shown = "; ".join(
+                f"{n}: is {there.get(n, 'missing')}, should be {ours.get(n, 'absent')}" for n in odd
+            )
+            raise BadInput(
+                f"{path}: has other columns ({shown})",
+                "land into another table, or correct the decoder's columns",
+            )
+    if found.metadata().partition_columns:
+        raise BadInput(f"{path}: is partitioned, which lanes do not write", "choose another table")
+    features = found.protocol().writer_features
+    if features:
+        raise BadInput(
+            f"{path}: asks its writers for {', '.join(features)}, which lanes do not have",
+            "land into another table",
+        )

@@ -1,0 +1,66 @@
+"""What a Python worker keeps from one task to the next: consumers, decoders. One per process."""
+
+from __future__ import annotations
+
+import gc
+import time
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+from penstock.domain.lake.report import LaneReport
+from penstock.pipeline.lake import lane
+from penstock.pipeline.lake.consumer import LaneConsumer
+from penstock.pipeline.lake.lane import LaneTask
+from penstock.pipeline.lake.sorting import Sorter
+
+if TYPE_CHECKING:
+    from penstock.pipeline.lake.source import LaneJob
+
+# A consumer that no task asked for since: its lane runs elsewhere, or is no more.
+_FORGOTTEN_S = 60.0
+
+
+@dataclass
+class _Kept:
+    consumer: LaneConsumer
+    used_s: float
+
+
+_consumers: dict[tuple[str, int], _Kept] = {}
+_sorters: dict[str, Sorter] = {}
+
+
+def carry_out(task: LaneTask, job: LaneJob) -> LaneReport:
+    """One lane's part of a micro-batch."""
+    key = (job.id, task.lane)
+    if job.id not in _sorters:
+        _sorters[job.id] = Sorter(job.pipeline)
+    kept = _consumers.pop(key, None)
+    if kept is None:
+        made = LaneConsumer(job.config, job.pipeline.lane_bytes, len(task.ranges))
+        kept = _Kept(made, time.monotonic())
+    try:
+        report = lane.work(task, job.pipeline, kept.consumer, _sorters[job.id])
+    except BaseException:
+        # Where it stands is not known any more; the next task makes a new one.
+        kept.consumer.close()
+        raise
+    kept.used_s = time.monotonic()
+    _consumers[key] = kept
+    _forget()
+    _set_imports_aside()
+    return report
+
+
+@cache
+def _set_imports_aside() -> None:
+    """Spark's worker looks for garbage after every task, also among all that was ever imported."""
+    gc.collect()
+    gc.freeze()
+
+
+def _forget() -> None:
+    now = time.monotonic()
+    for key in [k for k, kept in _consumers.items() if now - kept.used_s > _FORGOTTEN_S]:
+        _consumers.pop(key).consumer.close()

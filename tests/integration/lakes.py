@@ -1,0 +1,115 @@
+"""For tests of the lake: a pipeline into a directory, and what is really in topic and tables."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from penstock.domain.lake.pipeline import Pipeline, Stream
+from penstock.pipeline.lake import query
+from penstock.pipeline.lake.landing import Landed
+from penstock.testbed.connection import KafkaCluster
+
+Place = tuple[str, int, int]
+
+
+def pipeline(cluster: KafkaCluster, lake: Path, topic: str, **fields: Any) -> Pipeline:
+    """One topic into the table `events`, unless told otherwise; quick and in small pieces."""
+    return Pipeline(
+        **{
+            "name": "test",
+            "bootstrap_servers": cluster.bootstrap_servers,
+            "streams": (Stream(topics=(topic,), table="events"),),
+            "lake": str(lake),
+            "lanes": 2,
+            "every_s": 0.2,
+            "discover_s": 0.2,
+            **fields,
+        }
+    )
+
+
+def config(wanted: Pipeline, **more: Any) -> dict[str, Any]:
+    return {"bootstrap.servers": wanted.bootstrap_servers, **more}
+
+
+def start(
+    spark: SparkSession,
+    wanted: Pipeline,
+    only_what_is_there: bool = False,
+    tell: Callable[[Landed], None] = lambda _: None,
+) -> query.Running:
+    prepared = query.prepare(wanted, config(wanted))
+    return query.start(spark, prepared, only_what_is_there=only_what_is_there, tell=tell)
+
+
+def land(spark: SparkSession, wanted: Pipeline, timeout_s: float = 60) -> list[Landed]:
+    """All that the topics hold now."""
+    landed: list[Landed] = []
+    running = start(spark, wanted, only_what_is_there=True, tell=landed.append)
+    try:
+        assert running.wait(timeout_s), "it did not end"
+    finally:
+        running.stop()
+    return landed
+
+
+def send(cluster: KafkaCluster, topic: str, values: Iterable[bytes | None], **kw: Any) -> None:
+    """Each with its number as key; spread over the partitions in turn unless `partition` is given."""
+    producer = Producer({**cluster.client_config, "linger.ms": 5})
+    failed: list[Any] = []
+    for i, value in enumerate(values):
+        producer.produce(
+            topic,
+            value,
+            key=str(i).encode(),
+            on_delivery=lambda error, _: failed.append(error) if error else None,
+            **kw,
+        )
+        producer.poll(0)
+    assert producer.flush(60) == 0
+    assert not failed, failed[0]
+
+
+def in_tables(wanted: Pipeline, *tables: str) -> Counter[Place]:
+    """Every record that the tables hold, with how often, by a reader that has nothing to do with
+    the audit's."""
+    found: Counter[Place] = Counter()
+    for table in tables or (*wanted.tables, wanted.rejects_table):
+        rows = DeltaTable(f"{wanted.lake}/{table}").to_pyarrow_table(
+            columns=["kafka_topic", "kafka_partition", "kafka_offset"]
+        )
+        found.update(zip(*(column.to_pylist() for column in rows.columns), strict=True))
+    return found
+
+
+def in_topic(cluster: KafkaCluster, topic: str, partitions: int) -> Counter[Place]:
+    """Every record that the topic holds, read from the beginning to the end by a plain consumer."""
+    consumer = Consumer(
+        {
+            **cluster.client_config,
+            "group.id": "independent",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+        }
+    )
+    consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
+    found: Counter[Place] = Counter()
+    at_end = 0
+    try:
+        while at_end < partitions:
+            for message in consumer.consume(5000, 1.0):
+                if message.error() is not None:
+                    at_end += 1
+                else:
+                    found[(topic, message.partition(), message.offset())] += 1
+    finally:
+        consumer.close()
+    return found

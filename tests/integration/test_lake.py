@@ -1,0 +1,418 @@
+"""Topics to tables, exactly once, on a real cluster and a real Spark; and the audit that says so."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions
+from deltalake import DeltaTable, write_deltalake
+
+from integration import lakes
+from penstock.domain.cluster import TopicSpec
+from penstock.domain.errors import PenstockError
+from penstock.domain.lake.decoder import JsonDecoder
+from penstock.domain.lake.pipeline import Pipeline, Stream, TableBy
+from penstock.domain.lake.plan import Plan
+from penstock.pipeline.lake import query
+from penstock.pipeline.lake.audit import audit
+from penstock.pipeline.lake.compact import compact
+from penstock.pipeline.lake.memory import Memory
+from penstock.testbed.cluster import Cluster
+from penstock.testbed.waiting import wait_until
+
+pytestmark = pytest.mark.integration
+Unique = Callable[[str], str]
+
+
+@pytest.fixture
+def topic(lake_cluster: Cluster, unique: Unique) -> str:
+    name = unique("lake")
+    lake_cluster.create_topic(TopicSpec(name=name, partitions=3, replication=1))
+    return name
+
+
+@pytest.fixture
+def admin(lake_cluster: Cluster) -> AdminClient:
+    return AdminClient(lake_cluster.client_config)
+
+
+def values(count: int, first: int = 0) -> list[bytes]:
+    return [json.dumps({"n": i, "kind": "ab"[i % 2]}).encode() for i in range(first, first + count)]
+
+
+def assert_clean(spark: Any, wanted: Pipeline, records: int) -> None:
+    found = audit(spark, wanted)
+    assert found.problems == ()
+    assert sum(topic.records for topic in found.topics) == records
+
+
+# --- what is landed --------------------------------------------------------------------------------
+
+
+def test_every_record_is_landed_once_and_what_does_not_decode_is_kept_with_the_reason(
+    spark: Any, lake_cluster: Cluster, tmp_path: Path, topic: str
+) -> None:
+    sent = [*values(500), b"no JSON", b'{"n": "no number"}', b'{"n": 1, "kind": "c"}']
+    lakes.send(lake_cluster, topic, sent)
+    wanted = lakes.pipeline(
+        lake_cluster,
+        tmp_path,
+        topic,
+        streams=(
+            Stream(
+                topics=(f"^{topic}$",),
+                decoder=JsonDecoder(columns={"n": "long", "kind": "string"}),
+                ignore={"n": (7, 8)},
+                table_by=TableBy(column="kind", tables={"a": "as", "b": "bs"}),
+            ),
+        ),
+    )
+    landed = lakes.land(spark, wanted)
+    assert lakes.in_tables(wanted, "as").total() == 249
+    assert lakes.in_tables(wanted, "bs").total() == 249
+    rejects = DeltaTable(f"{tmp_path}/test_rejects").to_pyarrow_table().to_pylist()
+    assert {row["value"] for row in rejects} == set(sent[500:])
+    assert all(row["reason"] for row in rejects)
+    found = audit(spark, wanted)
+    assert (found.problems, found.topics[0].records, found.topics[0].ignored) == ((), 501, 2)
+    assert sum(r.ignored for one in landed for lane in one.report.lanes for r in lane.ranges) == 2
+    row = DeltaTable(f"{tmp_path}/as").to_pyarrow_table().slice(0, 1).to_pylist()[0]
+    assert row["kafka_topic"] == topic and row["kafka_timestamp"] is not None
+    assert row["kafka_key"] == str(row["n"]).encode()
+
+
+def test_a_second_life_goes_on_where_the_first_ended(
+    spark: Any, lake_cluster: Cluster, tmp_path: Path, topic: str
+) -> None:
+    wanted = lakes.pipeline(lake_cluster, tmp_path, topic, lane_bytes=2000)
+    lakes.send(lake_cluster, topic, values(300))
+    first = lakes.land(spark, wanted)
+    assert len(first) > 1, "a lane's bytes ought to have cut it into several micro-batches"
+    assert lakes.land(spark, wanted) == []
+    lakes.send(lake_cluster, topic, values(200, 300))
+    lakes.land(spark, wanted)
+    assert lakes.in_tables(wanted) == lakes.in_topic(lake_cluster, topic, 3)
+    assert_clean(spark, wanted, 500)
+
+
+def test_partitions_and_topics_that_appear_are_landed_from_their_beginning(
+    spark: Any, lake_cluster: Cluster, tmp_path: Path, topic: str, admin: AdminClient
+) -> None:
+    streams = (Stream(topics=(f"^{topic}",), table="events"),)
+    wanted = lakes.pipeline(lake_cluster, tmp_path, topic, streams=streams, start="latest")
+    lakes.send(lake_cluster, topic, values(50))  # before it begins at the end
+    running = lakes.start(spark, wanted)
+    try:
+        _until(lambda: (tmp_path / "_pipelines/test/spark/offsets").exists())
+        _until(lambda: _grows(lake_cluster, topic, wanted))
+        admin.create_partitions([NewPartitions(topic, 5)])[topic].result(10)
+        lakes.send(lake_cluster, topic, values(100), partition=4)
+        lake_cluster.create_topic(TopicSpec(name=f"{topic}-more", partitions=2, replication=1))
+        lakes.send(lake_cluster, f"{topic}-more", values(100))
+        _until(lambda: lakes.in_tables(wanted)[(f"{topic}-more", 0, 0)] == 1)
+        _until(lambda: lakes.in_tables(wanted)[(topic, 4, 99)] == 1)
+    finally:
+        running.stop()
+    held = lakes.in_tables(wanted)
+    assert sum(1 for t, p, _ in held if (t, p) == (topic, 4)) == 100
+    assert sum(1 for t, _, _ in held if t == f"{topic}-more") == 100
+    assert max(held.values()) == 1
+    assert audit(spark, wanted).problems == ()
+
+
+def test_the_plan_says_which_lane_reads_what_and_may_change(
+    spark: Any, lake_cluster: Cluster, tmp_path: Path, topic: str
+) -> None:
+    wanted = lakes.pipeline(lake_cluster, tmp_path, topic)
+    memory = Memory(Path(wanted.checkpoint_path))
+    lakes.send(lake_cluster, topic, values(60))
+    lakes.land(spark, wanted)
+    for version, lanes in enumerate([[[0, 1, 2]], [[0], [1], [2]], [[2], [0, 1]]], 1):
+        plan = Plan(version=version, lanes=tuple(tuple(f"{topic}-{p}" for p in ps) for ps in lanes))
+        memory.write_plan(plan)
+        lakes.send(lake_cluster, topic, values(60))
+        (one,) = lakes.land(spark, wanted)
+        assert [[r.partition for r in lane.ranges] for lane in one.report.lanes] == lanes
+    assert_clean(spark, wanted, 240)
+
+
+# --- offsets that are not there ---------------------------------------------------------------------
+
+
+def test_offsets_deleted_before_they_were_read_end_it_or_are_counted(
+    spark: Any, lake_cluster: Cluster, tmp_path: Path, topic: str, admin: AdminClient
+) -> None:
+    wanted = lakes.pipeline(lake_cluster, tmp_path, topic)
+    lakes.send(lake_cluster, topic, values(20), partition=1)
+    lakes.land(spark, wanted)
+    lakes.send(lake_cluster, topic, values(80), partition=1)
+    gone = TopicPartition(topic, 1, 60)
+    next(iter(admin.delete_records([gone]).values())).result(10)
+    with pytest.raises(PenstockError, match=f"{topic}-1: offsets 20 to 59 were deleted") as error:
+        lakes.land(spark, wanted)
+    assert "go-on" in str(error.value)
+    lakes.land(spark, replace(wanted, lost_offsets="go-on"))
+    assert lakes.in_tables(wanted).total() == 60
+    found = audit(spark, wanted)
+    assert (found.problems, found.lost) == ((), 40)
+    assert "40 were deleted" in found.sentence
+
+
+def test_gaps_of_transactions_and_of_compaction_are_no_alarm(
+    spark: Any, lake_cluster: Cluster, tmp_path: Path, unique: Unique
+) -> None:
+    topic = unique("compacted")
+    lake_cluster.create_topic(
+        TopicSpec(
+            name=topic,
+            partitions=1,
+            replication=1,
+            config={
+                "cleanup.policy": "compact",
+                "min.cleanable.dirty.ratio": 0.01,
+                "segment.ms": 200,
+                "max.compaction.lag.ms": 200,
+            },
+        )
+    )
+    for _ in range(3):
+        lakes.send(lake_cluster, topic, values(100))
+        time.sleep(0.4)
+    producer = Producer({**lake_cluster.client_config, "transactional.id": topic})
+    producer.init_transactions()
+    for ends in (producer.abort_transaction, producer.commit_transaction):
+        producer.begin_transaction()
+        for i in range(10):
+            producer.produce(topic, b"in a transaction", key=f"t{i}".encode())
+        producer.flush()
+        ends()
+    _until(lambda: lakes.in_topic(lake_cluster, topic, 1).total() < 250, 30)
+    wanted = lakes.pipeline(lake_cluster, tmp_path, topic)
+    lakes.land(spark, wanted)
+    held = lakes.in_tables(wanted)
+    assert max(held.values()) == 1
+    found = audit(spark, wanted)
+    assert found.problems == ()
+    # Aborted, and the two markers; and what was compacted away before it was read.
+    assert found.topics[0].gaps >= 12 + 50
+    assert found.topics[0].records == held.total()
+
+
+# --- the audit finds what is wrong ------------------------------------------------------------------
+
+
+@pytest.fixture
+def landed(spark: Any, lake_cluster: Cluster, tmp_path: Path, topic: str) -> Pipeline:
+    wanted = lakes.pipeline(lake_cluster, tmp_path, topic, lane_bytes=1000)
+    lakes.send(lake_cluster, topic, values(600))
+    lakes.land(spark, wanted)
+    assert_clean(spark, wanted, 600)
+    return wanted
+
+
+def test_the_audit_finds_a_row_removed(spark: Any, landed: Pipeline) -> None:
+    DeltaTable(f"{landed.lake}/events").delete("kafka_partition = 1 AND kafka_offset = 3")
+    found = audit(spark, landed)
+    assert not found.is_clean
+    assert "1 rows" in found.problems[0] and "missing" in found.problems[0]
+
+
+def test_the_audit_finds_a_row_doubled_and_one_that_never_was(spark: Any, landed: Pipeline) -> None:
+    table = DeltaTable(f"{landed.lake}/events")
+    row = table.to_pyarrow_table().slice(0, 1)
+    write_deltalake(table, row, mode="append")
+    (problem,) = audit(spark, landed).problems
+    assert "more than once" in problem
+    column = row.schema.get_field_index("kafka_offset")
+    never = row.set_column(column, "kafka_offset", pa.array([10**6], pa.int64()))
+    write_deltalake(DeltaTable(f"{landed.lake}/events"), never, mode="overwrite")
+    assert not audit(spark, landed).is_clean
+
+
+def test_the_audit_finds_a_range_missing_from_the_ledger(spark: Any, landed: Pipeline) -> None:
+    ledger = DeltaTable(f"{landed.lake}/test_ledger")
+    rows = ledger.to_pyarrow_table(filters=[("partition", "=", 1)])  # alone on its lane
+    batches = sorted(rows.column("batch").to_pylist())
+    assert len(batches) >= 3, "there ought to be one in the middle"
+    ledger.delete(f"partition = 1 AND batch = {batches[1]}")
+    found = audit(spark, landed)
+    assert any("in no range of the ledger" in problem for problem in found.problems)
+    assert any("not in the ledger" in problem for problem in found.problems)
+
+
+def test_compaction_joins_files_and_changes_no_row(
+    spark: Any, lake_cluster: Cluster, landed: Pipeline, topic: str
+) -> None:
+    before = lakes.in_tables(landed)
+    done = {one.table: one for one in compact(spark, landed, 10_000_000, None)}
+    assert done["events"].files_after == 1 < done["events"].files_before
+    assert lakes.in_tables(landed) == before
+    lakes.send(lake_cluster, topic, values(30))
+    lakes.land(spark, landed)  # the pipeline goes on after it
+    assert_clean(spark, landed, 630)
+
+
+# --- trouble --------------------------------------------------------------------------------------
+
+
+def test_a_broker_that_dies_and_comes_back_costs_no_record(
+    spark: Any, lake_cluster: Cluster, tmp_path: Path, unique: Unique
+) -> None:
+    topic = unique("killed")
+    lake_cluster.create_topic(TopicSpec(name=topic, partitions=6, replication=3))
+    wanted = lakes.pipeline(lake_cluster, tmp_path, topic, lane_bytes=20_000)
+    with _stream(lake_cluster, topic):
+        running = lakes.start(spark, wanted)
+        try:
+            _until(lambda: lakes.in_tables(wanted).total() > 0)
+            lake_cluster.process(2).send(signal.SIGKILL)
+            lake_cluster.process(2).wait_ended(10)
+            time.sleep(1)
+            lake_cluster.start_broker(2)
+        finally:
+            running.stop()
+    lakes.land(spark, wanted)
+    held = lakes.in_topic(lake_cluster, topic, 6)
+    assert lakes.in_tables(wanted) == held
+    assert_clean(spark, wanted, held.total())
+
+
+def test_kafka_away_at_the_start_is_said_and_waited_for(
+    spark: Any, lake_cluster: Cluster, tmp_path: Path, topic: str
+) -> None:
+    lakes.send(lake_cluster, topic, values(30))
+    wanted = lakes.pipeline(lake_cluster, tmp_path, topic)
+    for broker in lake_cluster.broker_ids:
+        lake_cluster.process(broker).send(signal.SIGSTOP)
+    try:
+        running = lakes.start(spark, wanted)
+        try:
+            _until(lambda: running.hindrance is not None, 30)
+            assert "no broker answers" in str(running.hindrance)
+            for broker in lake_cluster.broker_ids:
+                lake_cluster.process(broker).send(signal.SIGCONT)
+            _until(lambda: lakes.in_tables(wanted).total() == 30, 30)
+            assert running.hindrance is None
+        finally:
+            running.stop()
+    finally:
+        for broker in lake_cluster.broker_ids:
+            lake_cluster.process(broker).send(signal.SIGCONT)
+    lake_cluster.wait_ready()
+
+
+# --- bad input ------------------------------------------------------------------------------------
+
+
+def test_a_table_with_other_columns_is_refused(
+    lake_cluster: Cluster, tmp_path: Path, topic: str
+) -> None:
+    write_deltalake(f"{tmp_path}/events", pa.table({"kafka_offset": ["text"]}))
+    wanted = lakes.pipeline(lake_cluster, tmp_path, topic)
+    with pytest.raises(PenstockError, match=r"has other columns .*kafka_offset: is"):
+        query.prepare(wanted, lakes.config(wanted))
+
+
+def test_a_topic_that_is_not_there_is_refused_with_its_name(
+    lake_cluster: Cluster, tmp_path: Path, unique: Unique
+) -> None:
+    wanted = lakes.pipeline(lake_cluster, tmp_path, unique("nowhere"))
+    with pytest.raises(PenstockError, match="there is no topic nowhere-"):
+        query.check_topics(query.prepare(wanted, lakes.config(wanted)))
+
+
+def test_the_checkpoint_of_another_pipeline_is_refused(
+    lake_cluster: Cluster, tmp_path: Path, topic: str
+) -> None:
+    wanted = lakes.pipeline(lake_cluster, tmp_path, topic, checkpoint=f"{tmp_path}/memory")
+    query.prepare(wanted, lakes.config(wanted))
+    other = replace(wanted, name="other")
+    with pytest.raises(PenstockError, match="is the checkpoint of the pipeline test"):
+        query.prepare(other, lakes.config(other))
+
+
+def test_two_pipelines_on_one_checkpoint_are_refused(
+    lake_cluster: Cluster, tmp_path: Path, topic: str
+) -> None:
+    wanted = lakes.pipeline(lake_cluster, tmp_path, topic)
+    with (
+        query.owned(wanted),
+        pytest.raises(PenstockError, match="another command is at work on it"),
+        query.owned(wanted),
+    ):
+        pass
+
+
+@pytest.mark.root
+def test_a_full_disk_ends_it_with_the_reason_and_loses_nothing(
+    spark: Any, lake_cluster: Cluster, tmp_path: Path, topic: str
+) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "lake", small], check=True)
+    try:
+        wanted = lakes.pipeline(
+            lake_cluster,
+            small / "lake",
+            topic,
+            checkpoint=f"{tmp_path}/memory",
+            compression="none",
+            lane_bytes=200_000,
+        )
+        lakes.send(lake_cluster, topic, [os.urandom(1000) for _ in range(4000)])
+        with pytest.raises(PenstockError, match=r"cannot be written|cannot be committed"):
+            lakes.land(spark, wanted)
+        subprocess.run(["mount", "-o", "remount,size=64m", small], check=True)
+        lakes.land(spark, wanted)
+        assert_clean(spark, wanted, 4000)
+        assert lakes.in_tables(wanted) == lakes.in_topic(lake_cluster, topic, 3)
+    finally:
+        subprocess.run(["umount", small], check=True)
+
+
+# --- help -----------------------------------------------------------------------------------------
+
+
+def _until(holds: Callable[[], bool], timeout_s: float = 20) -> None:
+    wait_until(holds, timeout_s=timeout_s, what="that")
+
+
+def _grows(cluster: Cluster, topic: str, wanted: Pipeline) -> bool:
+    """Whether what is sent now is landed: a pipeline that begins at the end has begun."""
+    lakes.send(cluster, topic, values(3))
+    return lakes.in_tables(wanted).total() > 0
+
+
+@contextmanager
+def _stream(cluster: Cluster, topic: str, per_s: int = 500) -> Iterator[None]:
+    """A producer that sends all the while."""
+    ended = threading.Event()
+
+    def send() -> None:
+        producer = Producer({**cluster.client_config, "acks": "all", "linger.ms": 5})
+        while not ended.wait(0.02):
+            for _ in range(per_s // 50):
+                producer.produce(topic, bytes(100))
+            producer.poll(0)
+        assert producer.flush(60) == 0
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()

@@ -1,0 +1,152 @@
+"""`penstock pipeline` as users run it: a process that is stopped, killed and started again."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from integration import lakes
+from penstock import specs
+from penstock.domain.cluster import TopicSpec
+from penstock.domain.lake.pipeline import Pipeline
+from penstock.testbed.cluster import Cluster
+from penstock.testbed.spark import SparkCluster
+from penstock.testbed.waiting import wait_until
+
+pytestmark = pytest.mark.integration
+PARTITIONS = 6
+
+
+@pytest.fixture
+def topic(lake_cluster: Cluster, unique: Callable[[str], str]) -> str:
+    name = unique("command")
+    lake_cluster.create_topic(TopicSpec(name=name, partitions=PARTITIONS, replication=1))
+    return name
+
+
+@pytest.fixture
+def file(lake_cluster: Cluster, tmp_path: Path, topic: str) -> Path:
+    wanted = lakes.pipeline(lake_cluster, tmp_path / "lake", topic, lane_bytes=40_000, every_s=0.1)
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(specs.dump_yaml(wanted))
+    return path
+
+
+class Command:
+    """One life of `penstock pipeline run`."""
+
+    def __init__(self, file: Path, *options: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "penstock.cli.main", "pipeline", "run", str(file), *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def end(self, number: signal.Signals, timeout_s: float = 60) -> tuple[int, str, str]:
+        self.process.send_signal(number)
+        out, err = self.process.communicate(timeout=timeout_s)
+        return self.process.returncode, out, err
+
+    def workers(self) -> list[psutil.Process]:
+        """The processes that lanes run in: children of Spark's daemon."""
+        found = []
+        for process in psutil.Process(self.process.pid).children(recursive=True):
+            parent = process.parent()
+            if parent and "pyspark.daemon" in " ".join(parent.cmdline()):
+                found.append(process)
+        return found
+
+
+@pytest.fixture
+def run(file: Path) -> Iterator[Callable[..., Command]]:
+    started: list[Command] = []
+
+    def start(*options: str) -> Command:
+        started.append(Command(file, *options))
+        return started[-1]
+
+    yield start
+    for one in started:
+        if one.process.poll() is None:
+            one.process.kill()
+            one.process.communicate()
+
+
+def test_killed_anywhere_it_goes_on_without_gap_or_double(
+    spark: Any, lake_cluster: Cluster, file: Path, topic: str, run: Callable[..., Command]
+) -> None:
+    wanted = specs.load(file, Pipeline)
+    lakes.send(lake_cluster, topic, (bytes(1000) for _ in range(20_000)))
+    first = run()
+    _until_landed(wanted, first, 1000)
+    # A worker in the middle of its lane: Spark gives the lane to another.
+    for worker in first.workers()[:1]:
+        worker.kill()
+    _until_landed(wanted, first, 4000)
+    first.end(signal.SIGKILL)
+    landed = lakes.in_tables(wanted).total()
+    assert landed < 20_000, "it was killed too late to show anything"
+    second = run()
+    _until_landed(wanted, second, 20_000)
+    code, out, err = second.end(signal.SIGTERM)
+    assert code == 0, err
+    assert "rows landed" in out
+    assert lakes.in_tables(wanted) == lakes.in_topic(lake_cluster, topic, PARTITIONS)
+    done = _penstock("audit", str(file), "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["is_clean"] is True
+
+
+def test_on_a_standalone_cluster_an_executor_is_killed_and_nothing_is_lost(
+    lake_cluster: Cluster, file: Path, topic: str, run: Callable[..., Command]
+) -> None:
+    wanted = specs.load(file, Pipeline)
+    with SparkCluster(workers=2) as standalone:
+        lakes.send(lake_cluster, topic, (bytes(1000) for _ in range(10_000)))
+        command = run("--master", standalone.master)
+        _until_landed(wanted, command, 1000)
+        executors = _executors()
+        assert len(executors) == 2
+        executors[0].kill()
+        _until_landed(wanted, command, 10_000)
+        code, _, err = command.end(signal.SIGTERM)
+        assert code == 0, err
+    assert lakes.in_tables(wanted) == lakes.in_topic(lake_cluster, topic, PARTITIONS)
+    assert not _executors()
+
+
+def _executors() -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        if "CoarseGrainedExecutorBackend" in " ".join(process.info["cmdline"] or []):
+            found.append(process)
+    return found
+
+
+def _penstock(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "penstock.cli.main", "pipeline", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def _until_landed(wanted: Pipeline, command: Command, rows: int, timeout_s: float = 90) -> None:
+    def landed() -> bool:
+        if command.process.poll() is not None:
+            pytest.fail(f"it ended: {command.process.communicate()}")
+        ready = Path(wanted.lake, "events", "_delta_log").is_dir()
+        return ready and lakes.in_tables(wanted, "events").total() >= rows
+
+    wait_until(landed, timeout_s=timeout_s, what=f"{rows} rows to be landed")
