@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,7 +19,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewPartitions,
+    ResourcePatternType,
+    ResourceType,
+)
 from deltalake import DeltaTable, write_deltalake
 
 from integration import lakes
@@ -214,13 +225,24 @@ def test_gaps_of_transactions_and_of_compaction_are_no_alarm(
 # --- the audit finds what is wrong ------------------------------------------------------------------
 
 
-@pytest.fixture
-def landed(spark: Any, lake_cluster: Cluster, tmp_path: Path, topic: str) -> Pipeline:
-    wanted = lakes.pipeline(lake_cluster, tmp_path, topic, lane_bytes=1000)
+@pytest.fixture(scope="module")
+def whole(spark: Any, lake_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
+    """A lake to make copies of."""
+    topic = f"whole-{uuid.uuid4().hex[:8]}"
+    lake_cluster.create_topic(TopicSpec(name=topic, partitions=3, replication=1))
+    lake = tmp_path_factory.mktemp("whole")
+    wanted = lakes.pipeline(lake_cluster, lake, topic, lane_bytes=1000)
     lakes.send(lake_cluster, topic, values(600))
     lakes.land(spark, wanted)
     assert_clean(spark, wanted, 600)
     return wanted
+
+
+@pytest.fixture
+def landed(whole: Pipeline, tmp_path: Path) -> Pipeline:
+    """One that may be broken."""
+    shutil.copytree(whole.lake, tmp_path, dirs_exist_ok=True)
+    return replace(whole, lake=str(tmp_path))
 
 
 def test_the_audit_finds_a_row_removed(spark: Any, landed: Pipeline) -> None:
@@ -253,16 +275,16 @@ def test_the_audit_finds_a_range_missing_from_the_ledger(spark: Any, landed: Pip
     assert any("not in the ledger" in problem for problem in found.problems)
 
 
-def test_compaction_joins_files_and_changes_no_row(
-    spark: Any, lake_cluster: Cluster, landed: Pipeline, topic: str
+def test_compaction_joins_files_and_the_pipeline_goes_on_after_it(
+    spark: Any, lake_cluster: Cluster, whole: Pipeline
 ) -> None:
-    before = lakes.in_tables(landed)
-    done = {one.table: one for one in compact(spark, landed, 10_000_000, None)}
+    before = lakes.in_tables(whole)
+    done = {one.table: one for one in compact(spark, whole, 10_000_000, None)}
     assert done["events"].files_after == 1 < done["events"].files_before
-    assert lakes.in_tables(landed) == before
-    lakes.send(lake_cluster, topic, values(30))
-    lakes.land(spark, landed)  # the pipeline goes on after it
-    assert_clean(spark, landed, 630)
+    assert lakes.in_tables(whole) == before
+    lakes.send(lake_cluster, whole.streams[0].topics[0], values(30))
+    lakes.land(spark, whole)
+    assert_clean(spark, whole, 630)
 
 
 # --- trouble --------------------------------------------------------------------------------------
@@ -334,6 +356,24 @@ def test_a_topic_that_is_not_there_is_refused_with_its_name(
         query.check_topics(query.prepare(wanted, lakes.config(wanted)))
 
 
+@pytest.mark.root  # where the lake's cluster has permissions
+def test_a_topic_that_may_not_be_seen_or_read_is_said(
+    spark: Any, lake_cluster: Cluster, tmp_path: Path, topic: str, admin: AdminClient
+) -> None:
+    lakes.send(lake_cluster, topic, values(10))
+    wanted = lakes.pipeline(lake_cluster, tmp_path, topic)
+    _rule(admin, topic, AclOperation.READ, AclPermissionType.DENY)  # so nothing else is allowed
+    with pytest.raises(PenstockError, match=f"no topic {topic}, or no permission to see it"):
+        query.check_topics(query.prepare(wanted, lakes.config(wanted)))
+    _rule(admin, topic, AclOperation.DESCRIBE, AclPermissionType.ALLOW)
+    with pytest.raises(PenstockError, match=f"{topic} may not be read") as error:
+        lakes.land(spark, wanted)
+    assert "READ" in str(error.value)
+    admin.delete_acls([_acl(topic, AclOperation.ANY, AclPermissionType.ANY, AclBindingFilter)])
+    _until(lambda: lakes.land(spark, wanted) != [])
+    assert_clean(spark, wanted, 10)
+
+
 def test_the_checkpoint_of_another_pipeline_is_refused(
     lake_cluster: Cluster, tmp_path: Path, topic: str
 ) -> None:
@@ -388,6 +428,17 @@ def test_a_full_disk_ends_it_with_the_reason_and_loses_nothing(
 
 def _until(holds: Callable[[], bool], timeout_s: float = 20) -> None:
     wait_until(holds, timeout_s=timeout_s, what="that")
+
+
+def _acl(topic: str, operation: Any, permission: Any, kind: Any = AclBinding) -> Any:
+    pattern = ResourcePatternType.LITERAL
+    return kind(ResourceType.TOPIC, topic, pattern, "User:ANONYMOUS", "*", operation, permission)
+
+
+def _rule(admin: AdminClient, topic: str, operation: Any, permission: Any) -> None:
+    for made in admin.create_acls([_acl(topic, operation, permission)]).values():
+        made.result(10)
+    time.sleep(0.5)  # until every broker has heard of it
 
 
 def _grows(cluster: Cluster, topic: str, wanted: Pipeline) -> bool:

@@ -34,7 +34,7 @@ def topic(lake_cluster: Cluster, unique: Callable[[str], str]) -> str:
 
 @pytest.fixture
 def file(lake_cluster: Cluster, tmp_path: Path, topic: str) -> Path:
-    wanted = lakes.pipeline(lake_cluster, tmp_path / "lake", topic, lane_bytes=40_000, every_s=0.1)
+    wanted = lakes.pipeline(lake_cluster, tmp_path / "lake", topic, lane_bytes=300_000, every_s=0.1)
     path = tmp_path / "pipeline.yaml"
     path.write_text(specs.dump_yaml(wanted))
     return path
@@ -91,7 +91,7 @@ def test_killed_anywhere_it_goes_on_without_gap_or_double(
     # A worker in the middle of its lane: Spark gives the lane to another.
     for worker in first.workers()[:1]:
         worker.kill()
-    _until_landed(wanted, first, 4000)
+    _until_landed(wanted, first, 5000)
     first.end(signal.SIGKILL)
     landed = lakes.in_tables(wanted).total()
     assert landed < 20_000, "it was killed too late to show anything"

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from penstock.domain.lake.order import Marks, Obstacle, Order, Range, next_order
 from penstock.domain.lake.partition import Partition
-from penstock.domain.lake.plan import Plan, even_plan, fitted
+from penstock.domain.lake.plan import Plan, even_plan, fitted, in_turn
+from penstock.domain.lake.report import LaneReport
 from penstock.domain.value import FieldError
 
 A0, A1, B0 = Partition("a", 0), Partition("a", 1), Partition("b-c", 0)
@@ -116,3 +117,18 @@ def test_a_partition_on_two_lanes_is_refused():
         Plan(lanes=(("a-0",), ("a-0",)))
     with pytest.raises(FieldError, match="TOPIC-NUMBER"):
         Plan(lanes=(("a",),))
+
+
+# --- workers that have a lane's consumer ------------------------------------------------------------
+
+
+def report(lane: int, worker: str, ended_ms: int) -> LaneReport:
+    return LaneReport(batch=0, lane=lane, worker=worker, ended_ms=ended_ms)
+
+
+def test_the_worker_that_is_idle_longest_gets_a_lane_that_it_had() -> None:
+    # a ran lanes 0 and 2, b lanes 1 and 3; b ended first, so it is given the next task.
+    done = [report(0, "a", 10), report(1, "b", 11), report(3, "b", 20), report(2, "a", 30)]
+    turns = in_turn(done)
+    assert sorted(turns, key=turns.__getitem__) == [1, 0, 3, 2]
+    assert in_turn([]) == {}

@@ -16,7 +16,7 @@ from penstock.domain.cluster import ClusterSpec, TopicSpec
 from penstock.domain.errors import BadInput
 from penstock.domain.lake.pipeline import Pipeline
 from penstock.measure.backlog import fill
-from penstock.pipeline.lake import resolve
+from penstock.pipeline.lake import query, resolve
 from penstock.pipeline.lake.capacity import (
     CASES,
     PHASES,
@@ -25,6 +25,7 @@ from penstock.pipeline.lake.capacity import (
     measure,
     trial,
 )
+from penstock.pipeline.session import session
 from penstock.progress import Progress
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.parts import find_parts
@@ -127,9 +128,6 @@ def _measure(
     name: str,
     say: Progress,
 ) -> Capacity | None:
-    from penstock.pipeline.lake import query
-    from penstock.pipeline.session import session
-
     prepared = query.prepare(pipeline, config)
     query.check_topics(prepared)
     say("starting Spark")

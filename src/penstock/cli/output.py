@@ -68,6 +68,11 @@ def error(text: str) -> None:
     _err.print(f"error: {text}", style="red", markup=False, soft_wrap=True)
 
 
+def is_watched() -> bool:
+    """Whether progress is on a terminal; in a log, every line stays."""
+    return _err.is_terminal
+
+
 @contextmanager
 def progress() -> Iterator[Progress]:
     """A line that says what is going on; on a terminal it stands still and turns."""

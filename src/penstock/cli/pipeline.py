@@ -13,10 +13,19 @@ from penstock.cli import evidence, options, output
 from penstock.cli.capacity import capacity
 from penstock.domain.errors import BadInput
 from penstock.domain.lake.pipeline import Pipeline
-from penstock.pipeline.lake import resolve
+from penstock.pipeline.lake import query, resolve
+from penstock.pipeline.lake.audit import audit as carry_out_audit
+from penstock.pipeline.lake.compact import compact as carry_out_compaction
+from penstock.pipeline.lake.landing import Landed
+from penstock.pipeline.lake.metrics import Metrics
+from penstock.pipeline.lake.query import Running
 from penstock.pipeline.lake.status import Status, Watch
+from penstock.pipeline.session import session
+from penstock.progress import Progress
 
 _LOOK_S = 1.0
+# How often a line is written that stays.
+_LOG_S = 30.0
 
 _file = click.argument("file", type=click.Path(path_type=Path))
 
@@ -37,11 +46,6 @@ pipeline.add_command(capacity)
 @options.as_json
 def run(file: Path, master: str, once: bool, metrics_port: int | None, as_json: bool) -> None:
     """Land the topics of FILE until stopped; SIGTERM or Ctrl-C lets the micro-batch finish."""
-    from penstock.pipeline.lake import query
-    from penstock.pipeline.lake.landing import Landed
-    from penstock.pipeline.lake.metrics import Metrics
-    from penstock.pipeline.session import session
-
     wanted = resolve.load(file)
     config, warnings = resolve.client_config(wanted)
     for warning in warnings:
@@ -63,18 +67,12 @@ def run(file: Path, master: str, once: bool, metrics_port: int | None, as_json: 
             query.with_retries(master), app=f"penstock-{wanted.name}", config=query.SPARK_CONFIG
         )
         running = query.start(spark, prepared, only_what_is_there=once, tell=tell)
-        ended = None
         try:
-            while not running.wait(_LOOK_S):
-                hindrance = running.hindrance
-                say(hindrance.message if hindrance else _line(watch.status(time.monotonic())))
-        except (KeyboardInterrupt, SystemExit) as signal:
-            ended = signal
+            _follow(running, watch, say)
+        except (KeyboardInterrupt, SystemExit):  # Ctrl-C, SIGTERM
             say("finishing the micro-batch")
             running.stop()
     _conclude(wanted, watch.status(time.monotonic()), as_json)
-    if isinstance(ended, SystemExit) and ended.code not in (0, 143):
-        raise ended
 
 
 @pipeline.command()
@@ -86,15 +84,12 @@ def audit(file: Path, master: str, as_json: bool) -> None:
 
     Exits with 10 if it is not so.
     """
-    from penstock.pipeline.lake.audit import audit as carry_out
-    from penstock.pipeline.session import session
-
     wanted = resolve.load(file)
     with output.progress() as say:
         say("starting Spark")
         spark = session(master, app="penstock-audit", with_lake=True)
         say(f"reading the tables of {wanted.name}")
-        found = carry_out(spark, wanted)
+        found = carry_out_audit(spark, wanted)
     if as_json:
         output.emit_json({"outcome": found.sentence, "is_clean": found.is_clean, **asdict(found)})
     else:
@@ -126,9 +121,6 @@ def compact(
     file: Path, master: str, file_mb: int, vacuum_hours: float | None, as_json: bool
 ) -> None:
     """Join the many small files of a pipeline's tables. It may run meanwhile."""
-    from penstock.pipeline.lake.compact import compact as carry_out
-    from penstock.pipeline.session import session
-
     if file_mb < 1:
         raise BadInput(f"--file-mb: {file_mb} must be 1 or more")
     if vacuum_hours is not None and vacuum_hours < 1:
@@ -141,7 +133,7 @@ def compact(
         say("starting Spark")
         spark = session(master, app="penstock-compact", with_lake=True)
         done = []
-        for one in carry_out(spark, wanted, file_mb * 1_000_000, vacuum_hours):
+        for one in carry_out_compaction(spark, wanted, file_mb * 1_000_000, vacuum_hours):
             say(f"{one.table}: {one.files_before} → {one.files_after} files")
             done.append(one)
     before = sum(one.files_before for one in done)
@@ -155,6 +147,18 @@ def compact(
         ("table", "files before", "after", "size"),
         [(o.table, o.files_before, o.files_after, _mb(o.size_bytes)) for o in done],
     )
+
+
+def _follow(running: Running, watch: Watch, say: Progress) -> None:
+    """Until it ends by itself."""
+    told_s = float("-inf")
+    while not running.wait(_LOOK_S):
+        now_s = time.monotonic()
+        if hindrance := running.hindrance:
+            say(hindrance.message)
+        elif output.is_watched() or now_s - told_s >= _LOG_S:
+            say(_line(watch.status(now_s)))
+            told_s = now_s
 
 
 def _line(now: Status) -> str:

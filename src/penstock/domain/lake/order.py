@@ -67,6 +67,15 @@ class Order:
 
 
 @dataclass(frozen=True)
+class LaneTask:
+    """One lane's part of an order."""
+
+    lane: int
+    batch: int
+    ranges: Mapping[Partition, Range]
+
+
+@dataclass(frozen=True)
 class Obstacle:
     """Why a pipeline must not go on by itself, and what to do about it."""
 

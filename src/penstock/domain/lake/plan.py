@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import chain, zip_longest
 from typing import Annotated
 
 from penstock.domain.lake.partition import Partition
+from penstock.domain.lake.report import LaneReport
 from penstock.domain.value import Doc, FieldError, Value
 
 
@@ -51,3 +53,17 @@ def even_plan(lanes: int, partitions: Sequence[Partition]) -> Plan:
     """The default: partitions in turn, so that those of one topic are spread."""
     ordered = sorted(partitions)
     return Plan(lanes=tuple(tuple(str(p) for p in ordered[i::lanes]) for i in range(lanes)))
+
+
+def in_turn(lanes: Sequence[LaneReport]) -> dict[int, int]:
+    """Lane → its place in the order in which tasks begin, after these of the last micro-batch.
+
+    Spark gives the next task to the worker that has been idle longest. In this order it is most
+    likely the one that has the lane's consumer, and what that has fetched already.
+    """
+    own: dict[str, list[LaneReport]] = {}
+    for lane in sorted(lanes, key=lambda lane: lane.ended_ms):
+        own.setdefault(lane.worker, []).append(lane)
+    longest_idle = sorted(own.values(), key=lambda done: done[-1].ended_ms)
+    waves = zip_longest(*longest_idle)
+    return {lane.lane: i for i, lane in enumerate(filter(None, chain.from_iterable(waves)))}

@@ -143,12 +143,11 @@ class LaneConsumer:
             return
         before = len(found.records)
         found.size_bytes += found.records.add(good)
-        names = map(Partition, found.records.topics[before:], found.records.partitions[before:])
+        records = found.records
+        names = zip(records.topics[before:], records.partitions[before:], strict=True)
         # In order within a partition, so the last one is the furthest.
-        for partition, offset in dict(
-            zip(names, found.records.offsets[before:], strict=True)
-        ).items():
-            self._reach(partition, offset + 1, found, open_ends)
+        for name, offset in dict(zip(names, records.offsets[before:], strict=True)).items():
+            self._reach(Partition(*name), offset + 1, found, open_ends)
 
     def _reach(
         self, partition: Partition, offset: int, found: Gathered, open_ends: dict[Partition, int]

@@ -89,9 +89,10 @@ class Landing:
             self.memory.write_report(report)
         started = time.monotonic()
         versions = {
-            table: self.tables.land(table, files, batch) for table, files in report.files.items()
+            table: self.tables.land(table, files, batch, may_be_there=is_recovered)
+            for table, files in report.files.items()
         }
-        self._write_ledger(report, versions)
+        self._write_ledger(report, versions, is_recovered)
         landed = Landed(
             report=report,
             versions=versions,
@@ -113,13 +114,15 @@ class Landing:
             twice = sorted({str(name) for name in names if names.count(name) > 1})
             raise PenstockError(f"two lanes read {', '.join(twice)}; this must not be")
 
-    def _write_ledger(self, report: BatchReport, versions: dict[str, int]) -> None:
+    def _write_ledger(
+        self, report: BatchReport, versions: dict[str, int], is_recovered: bool
+    ) -> None:
         rows = ledger_rows(report, versions, round(time.time() * 1e6))
         if not len(rows):
             return
         name = f"part-{report.batch:08d}"
         file = write_rows(self.lake, self.ledger_table, rows, name, "zstd", _LEDGER_STATS)
-        self.tables.land(self.ledger_table, [file], report.batch)
+        self.tables.land(self.ledger_table, [file], report.batch, may_be_there=is_recovered)
 
 
 def ledger_rows(report: BatchReport, versions: dict[str, int], now_us: int) -> pa.Table:

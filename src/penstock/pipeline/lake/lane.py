@@ -9,15 +9,13 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 
 from penstock.domain.errors import PenstockError
-from penstock.domain.lake.order import Range
-from penstock.domain.lake.partition import Partition
+from penstock.domain.lake.order import LaneTask
 from penstock.domain.lake.pipeline import Pipeline
 from penstock.domain.lake.report import LandedRange, LaneReport
 from penstock.pipeline.lake.consumer import Gathered, LaneConsumer
@@ -26,15 +24,6 @@ from penstock.pipeline.lake.sorting import Sorted, Sorter
 from penstock.pipeline.lake.tally import Tally, tally_lists, tally_rows
 
 _NONE = Tally(count=0, offset_sum=0, first=0, last=0, size_bytes=0, is_rising=True)
-
-
-@dataclass(frozen=True)
-class LaneTask:
-    """What one lane is to do in one micro-batch."""
-
-    lane: int
-    batch: int
-    ranges: Mapping[Partition, Range]
 
 
 def work(task: LaneTask, pipeline: Pipeline, consumer: LaneConsumer, sorter: Sorter) -> LaneReport:

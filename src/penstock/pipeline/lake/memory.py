@@ -83,7 +83,18 @@ class Memory:
                 f"and this one is {pipeline.name} into {lake}",
                 "give each pipeline a `checkpoint` of its own",
             )
+        self._check_whole()
         return found
+
+    def _check_whole(self) -> None:
+        """Reports without Spark's part would have it begin anew, under numbers that are used up."""
+        reports = [int(f.stem) for f in (self.path / "reports").glob("*.json") if f.stem.isdigit()]
+        orders = [int(f.name) for f in (self.spark / "offsets").glob("*") if f.name.isdigit()]
+        if max(reports, default=-1) > max(orders, default=-1):
+            raise BadInput(
+                f"{self.spark}: is missing, or older than the rest of the checkpoint",
+                "restore the checkpoint as a whole, or land under another pipeline name",
+            )
 
     def identity(self) -> Identity:
         file = self.path / "pipeline.json"

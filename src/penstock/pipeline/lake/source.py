@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, zip_longest
 from typing import Any, ClassVar
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
@@ -19,14 +18,12 @@ from pyspark.sql.types import StructType
 
 from penstock import specs
 from penstock.domain.errors import PenstockError
-from penstock.domain.lake.order import Marks, Obstacle, Order, next_order
+from penstock.domain.lake.order import LaneTask, Marks, Obstacle, Order, next_order
 from penstock.domain.lake.partition import Partition
 from penstock.domain.lake.pipeline import Pipeline
-from penstock.domain.lake.plan import even_plan, fitted
-from penstock.domain.lake.report import BatchReport, LaneReport
-from penstock.pipeline.lake import workers
+from penstock.domain.lake.plan import even_plan, fitted, in_turn
+from penstock.domain.lake.report import BatchReport
 from penstock.pipeline.lake.brokers import Away, Brokers
-from penstock.pipeline.lake.lane import LaneTask
 from penstock.pipeline.lake.memory import Hindrance, Memory
 
 SCHEMA = "lane INT, report STRING"
@@ -111,23 +108,11 @@ class LaneReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- in a worker -----------------------------------------------------------------------------
 
     def read(self, partition: InputPartition) -> Iterator[tuple[int, str]]:
+        from penstock.pipeline.lake import workers  # half a second that the source need not wait
+
         assert isinstance(partition, LanePartition)
         report = workers.carry_out(partition.task, self._job)
         yield report.lane, specs.dump_json(report)
-
-
-def in_turn(lanes: Sequence[LaneReport]) -> dict[int, int]:
-    """Lane → its place in the order in which tasks begin, after these of the last micro-batch.
-
-    Spark gives the next task to the worker that has been idle longest. In this order it is most
-    likely the one that has the lane's consumer, and what that has fetched already.
-    """
-    own: dict[str, list[LaneReport]] = {}
-    for lane in sorted(lanes, key=lambda lane: lane.ended_ms):
-        own.setdefault(lane.worker, []).append(lane)
-    longest_idle = sorted(own.values(), key=lambda done: done[-1].ended_ms)
-    waves = zip_longest(*longest_idle)
-    return {lane.lane: i for i, lane in enumerate(filter(None, chain.from_iterable(waves)))}
 
 
 class OrderBook:

@@ -62,14 +62,25 @@ class Tables:
                 f"{path}: the table cannot be made: {error}", "check `lake` and the right to write"
             ) from None
 
-    def land(self, table: str, files: Sequence[LandedFile], batch: int) -> int:
-        """Make these files part of the table, unless they are; the version that has them."""
+    def land(
+        self, table: str, files: Sequence[LandedFile], batch: int, *, may_be_there: bool
+    ) -> int:
+        """Make these files part of the table; the version that has them.
+
+        `may_be_there`: they were landed in an earlier life, perhaps; then they are not added again.
+        """
         handle = self._open[table]
         try:
             handle.update_incremental()
             done = handle.transaction_version(self._id)
-            if done is not None and done >= batch:
+            if done == batch and may_be_there:
                 return self._version_of(handle, batch)
+            if done is not None and done >= batch:
+                raise PenstockError(
+                    f"{self._lake / table}: has micro-batch {done} of this pipeline already, and "
+                    f"its checkpoint is at {batch}: it is older than the tables",
+                    "restore the checkpoint that belongs to them, or land under another name",
+                )
             before = handle.version()
             handle.create_write_transaction(
                 [AddAction(f.path, f.size_bytes, {}, f.written_ms, True, f.stats) for f in files],

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
+from penstock.domain.lake.order import LaneTask
 from penstock.domain.lake.report import LaneReport
 from penstock.pipeline.lake import lane
 from penstock.pipeline.lake.consumer import LaneConsumer
-from penstock.pipeline.lake.lane import LaneTask
 from penstock.pipeline.lake.sorting import Sorter
 
 if TYPE_CHECKING:

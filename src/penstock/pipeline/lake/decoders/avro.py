@@ -8,6 +8,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Sequence
+from http import HTTPStatus
 from typing import Any
 
 import fastavro
@@ -82,8 +83,16 @@ class AvroDecoding(Decoding):
     def _writer(self, number: int) -> Any:
         if number not in self._writers:
             assert self._registry is not None
-            self._writers[number] = _parsed(_ask(self._registry, f"schemas/ids/{number}"))
+            try:
+                text = _ask(self._registry, f"schemas/ids/{number}")
+            except _Unknown as error:  # the record's fault; a registry that is away is not
+                raise ValueError(error.message) from None
+            self._writers[number] = _parsed(text)
         return self._writers[number]
+
+
+class _Unknown(BadInput):
+    """The registry answers that it has no such thing."""
 
 
 def latest_schema(registry: str, subject: str) -> str:
@@ -99,7 +108,10 @@ def _ask(registry: str, path: str) -> str:
         with urllib.request.urlopen(address, timeout=_TIMEOUT_S) as answer:
             return str(json.load(answer)["schema"])
     except (OSError, ValueError, KeyError) as error:
-        raise BadInput(
+        is_unknown = (
+            isinstance(error, urllib.error.HTTPError) and error.code == HTTPStatus.NOT_FOUND
+        )
+        raise (_Unknown if is_unknown else BadInput)(
             f"the schema registry does not give {path}: {error}", "check `registry` and `subject`"
         ) from None
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, TypeVar
 
 import pyarrow as pa
 
+from penstock.domain.errors import PenstockError
 from penstock.domain.lake.decoder import Decoder
 
 Value = bytes | None
@@ -74,6 +75,8 @@ def decode_each(
             # One at a time, so that one that does not fit rejects no other.
             for name in row.keys() & names:
                 pa.scalar(row[name], schema.field(name).type)
+        except PenstockError:  # not this record's fault
+            raise
         except Exception as error:  # whatever the function of a user raises
             rejected[place] = reason(error)
             continue
