@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import fastavro
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -287,7 +288,7 @@ def test_types_that_are_none(text):
 )
 def test_records_are_counted_by_partition(found):
     topics, numbers, offsets = ([f[i] for f in found] for i in range(3))
-    tallies = tally_lists(topics, numbers, offsets, [1] * len(found))
+    tallies = tally_lists(topics, numbers, offsets, np.ones(len(found), dtype=np.int64))
     assert sum(t.count for t in tallies.values()) == len(found)
     for (topic, number), tally in tallies.items():
         own = [o for t, n, o in found if (t, n) == (topic, number)]

@@ -97,7 +97,7 @@ def _cases(
                 )
                 fill(cluster.client_config, topics[-1], partitions, case.partition_bytes // divisor)
             with tempfile.TemporaryDirectory(prefix="penstock-capacity-") as scratch:
-                plain = case_pipeline(case, topics, cluster.bootstrap_servers, Path(scratch))
+                plain = case_pipeline(topics, cluster.bootstrap_servers, Path(scratch))
                 if divisor > 1:
                     plain = replace(plain, lane_bytes=plain.lane_bytes // divisor)
                 wanted = trial(plain, Path(scratch), lanes)

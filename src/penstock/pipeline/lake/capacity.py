@@ -151,7 +151,8 @@ def saturated(landed: Iterable[tuple[float, Landed]]) -> tuple[list[Cycle], int]
     return found, idle
 
 
-def case_pipeline(case: Case, topics: Sequence[str], servers: str, lake: Path) -> Pipeline:
+def case_pipeline(topics: Sequence[str], servers: str, lake: Path) -> Pipeline:
+    """Every topic into a table of its own."""
     return Pipeline(
         name="capacity",
         bootstrap_servers=servers,

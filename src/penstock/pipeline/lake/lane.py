@@ -41,7 +41,7 @@ def work(task: LaneTask, pipeline: Pipeline, consumer: LaneConsumer, sorter: Sor
         for table, parts in done.tables.items()
     )
     written_at = time.monotonic()
-    times = [ms for kind, ms in gathered.records.timestamps if kind]
+    oldest_ms, newest_ms = gathered.records.span_ms()
     return LaneReport(
         batch=task.batch,
         lane=task.lane,
@@ -54,8 +54,8 @@ def work(task: LaneTask, pipeline: Pipeline, consumer: LaneConsumer, sorter: Sor
         kept_partitions=gathered.kept_partitions,
         worker=f"{socket.gethostname()}:{os.getpid()}",
         ended_ms=round(time.time() * 1000),
-        oldest_ms=min(times, default=None),
-        newest_ms=max(times, default=None),
+        oldest_ms=oldest_ms,
+        newest_ms=newest_ms,
         troubles=tuple(gathered.troubles),
     )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
@@ -52,9 +53,15 @@ class Records:
         self.values += values
         return sum(map(len, filter(None, values))) + sum(map(len, filter(None, keys)))
 
-    def sizes(self) -> list[int]:
+    def sizes(self) -> npt.NDArray[np.int64]:
         """Bytes of key and value."""
-        return [len(k or b"") + len(v or b"") for k, v in zip(self.keys, self.values, strict=True)]
+        return _lengths(self.keys) + _lengths(self.values)
+
+    def span_ms(self) -> tuple[int | None, int | None]:
+        """The times of the oldest and of the newest."""
+        known = {pair for pair in self.timestamps if pair[0] != TIMESTAMP_NOT_AVAILABLE}
+        times_ms = [time_ms for _, time_ms in known]
+        return min(times_ms, default=None), max(times_ms, default=None)
 
     def only(self, which: Sequence[int]) -> Records:
         """Some of them, by their places."""
@@ -71,8 +78,11 @@ class Records:
 
     def kafka_columns(self) -> pa.Table:
         """What the record brings beside its value."""
-        pairs = np.array(self.timestamps, dtype=np.int64).reshape(-1, 2)
-        timestamps = pa.array(pairs[:, 1] * _US_PER_MS, mask=pairs[:, 0] == TIMESTAMP_NOT_AVAILABLE)
+        kinds, times_ms = zip(*self.timestamps, strict=True) if self.timestamps else ((), ())
+        # Almost always they are all there, and to ask each is slow.
+        unknown = TIMESTAMP_NOT_AVAILABLE in set(kinds)
+        mask = np.array(kinds) == TIMESTAMP_NOT_AVAILABLE if unknown else None
+        timestamps = pa.array(np.array(times_ms, dtype=np.int64) * _US_PER_MS, mask=mask)
         arrays = [
             pa.array(self.topics, pa.string()),
             pa.array(np.array(self.partitions, dtype=np.int32)),
@@ -94,3 +104,9 @@ class Records:
             ],
             kind,
         )
+
+
+def _lengths(values: list[bytes | None]) -> npt.NDArray[np.int64]:
+    if not any(values):
+        return np.zeros(len(values), dtype=np.int64)
+    return np.fromiter((len(v) if v else 0 for v in values), np.int64, len(values))

@@ -41,7 +41,7 @@ def tally_rows(rows: pa.Table) -> dict[Partition, Tally]:
 
 
 def tally_lists(
-    topics: Sequence[str], partitions: Sequence[int], offsets: Sequence[int], sizes: Sequence[int]
+    topics: Sequence[str], partitions: Sequence[int], offsets: Sequence[int], sizes: Ints
 ) -> dict[Partition, Tally]:
     """Of records as they were gathered."""
     names = list(dict.fromkeys(topics))
@@ -55,7 +55,7 @@ def tally_lists(
         codes,
         np.array(partitions, dtype=np.int64),
         np.array(offsets, dtype=np.int64),
-        np.array(sizes, dtype=np.int64),
+        sizes,
     )
 
 
