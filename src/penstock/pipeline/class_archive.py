@@ -15,6 +15,8 @@ from pathlib import Path
 
 from penstock.java import find_java
 from penstock.pipeline.analysis import analyze
+from penstock.pipeline.lake.query import SPARK_CONFIG
+from penstock.pipeline.lake.rehearsal import practise
 from penstock.pipeline.rehearsal import make_up
 from penstock.pipeline.session import class_archive, session
 
@@ -28,12 +30,13 @@ def main() -> None:
     print("preparing Spark's classes for quick starts", flush=True)
     draft = archive.with_suffix(".draft")
     try:
-        spark = session(archive_classes=draft)
+        spark = session(archive_classes=draft, config=SPARK_CONFIG)
         gateway = spark.sparkContext._gateway
         assert gateway is not None
         with tempfile.TemporaryDirectory() as directory:
             make_up(Path(directory), is_watched=True, messages=1000)
             analyze(spark, [Path(directory)])
+        practise(spark)
         spark.stop()
         # Java writes it when it ends, which it does when nobody speaks to it any more.
         gateway.proc.stdin.close()

@@ -97,6 +97,11 @@ class BatchReport(Value):
         return {r.name: r.end for lane in self.lanes for r in lane.ranges}
 
     @property
+    def is_behind(self) -> bool:
+        """Some lane ended, by bytes or by time, before the end that it knew of."""
+        return any(r.lag for lane in self.lanes for r in lane.ranges)
+
+    @property
     def files(self) -> dict[str, list[LandedFile]]:
         """By table."""
         found: dict[str, list[LandedFile]] = {}

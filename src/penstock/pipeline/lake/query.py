@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -139,6 +140,8 @@ def start(
     def land(lanes: DataFrame, batch: int) -> None:
         landing.land(batch, lambda: reports(lanes))
 
+    # What a micro-batch raises ends the query, which says it; Py4J would say it too, at length.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     spark.dataSource.register(source_for(job))
     writer = (
         spark.readStream.format(format_of(job))

@@ -198,7 +198,7 @@ class OrderBook:
 
     def _is_due(self, last: BatchReport) -> bool:
         """Not too often, for every micro-batch makes files; at once if more is waiting."""
-        if any(lane.is_saturated for lane in last.lanes):
+        if last.is_behind:
             return True
         return time.monotonic() - self._ordered_s >= self._job.pipeline.every_s
 
