@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import psutil
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from deltalake import DeltaTable
 
 from harness import Figure, Row, main
@@ -85,6 +85,7 @@ def measure(quick: bool, say: Say) -> tuple[dict[str, Any], list[Row]]:
         sent = _in_topic(cluster)
         landed = _in_table(wanted)
     lost, doubled = len(np.setdiff1d(sent, landed)), len(landed) - len(np.unique(landed))
+    invented = len(np.setdiff1d(landed, sent))
     every = [seconds for found in recoveries.values() for seconds in found]
     keys = {
         "kills": len(every),
@@ -92,7 +93,7 @@ def measure(quick: bool, say: Say) -> tuple[dict[str, Any], list[Row]]:
         "records": len(sent),
         "lost": lost,
         "doubled": doubled,
-        "invented": len(np.setdiff1d(landed, sent)),
+        "invented": invented,
         "audit": audit["outcome"],
         "audit_is_clean": audit["is_clean"],
         "recovery_s": {"p50": float(np.median(every)), "max": max(every)},
@@ -104,6 +105,7 @@ def measure(quick: bool, say: Say) -> tuple[dict[str, Any], list[Row]]:
         Row("records sent", f"{len(sent):,}"),
         Row("lost", lost, "0", lost == 0),
         Row("doubled", doubled, "0", doubled == 0),
+        Row("in the table and not in the topic", invented, "0", invented == 0),
         Row("audit", audit["outcome"], "clean", bool(audit["is_clean"])),
         *(Row(f"recovery_s, {t} killed", Figure.of(found)) for t, found in recoveries.items()),
         Row("recovery_s p50, max", f"{np.median(every):.2f}, {max(every):.2f}"),
@@ -170,7 +172,9 @@ class Life:
         for child in driver.children(recursive=True):
             try:
                 parent = child.parent()
-                is_worker = parent is not None and "pyspark.daemon" in " ".join(parent.cmdline())
+                is_worker = parent is not None and "penstock.pipeline.lake.daemon" in " ".join(
+                    parent.cmdline()
+                )
                 if is_worker if target == "worker" else child.name() == "java":
                     found.append(child)
             except psutil.NoSuchProcess:
@@ -229,7 +233,7 @@ def _in_topic(cluster: Cluster) -> npt.NDArray[np.int64]:
     while at_end < PARTITIONS:
         messages = consumer.consume(10_000, 1.0)
         good = [m for m in messages if m.error() is None]
-        at_end += len(messages) - len(good)
+        at_end += sum(m.error().code() == KafkaError._PARTITION_EOF for m in messages if m.error())
         partitions += [m.partition() for m in good]
         offsets += [m.offset() for m in good]
     consumer.close()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
@@ -107,7 +107,7 @@ def in_topic(cluster: KafkaCluster, topic: str, partitions: int) -> Counter[Plac
         while at_end < partitions:
             for message in consumer.consume(5000, 1.0):
                 if message.error() is not None:
-                    at_end += 1
+                    at_end += message.error().code() == KafkaError._PARTITION_EOF
                 else:
                     found[(topic, message.partition(), message.offset())] += 1
     finally:

@@ -302,9 +302,13 @@ def test_a_broker_that_dies_and_comes_back_costs_no_record(
     lake_cluster.create_topic(TopicSpec(name=topic, partitions=6, replication=3))
     wanted = lakes.pipeline(lake_cluster, tmp_path, topic, lane_bytes=20_000)
     with _stream(lake_cluster, topic):
+        time.sleep(0.5)
+        lakes.land(spark, wanted)  # which ends, though more is written all the while
         running = lakes.start(spark, wanted)
         try:
-            _until(lambda: lakes.in_tables(wanted).total() > 0)
+            before = lakes.in_tables(wanted).total()
+            _until(lambda: lakes.in_tables(wanted).total() > before)
+            assert audit(spark, wanted).problems == ()
             lake_cluster.process(2).send(signal.SIGKILL)
             lake_cluster.process(2).wait_ended(10)
             time.sleep(1)

@@ -63,7 +63,7 @@ class Command:
         found = []
         for process in psutil.Process(self.process.pid).children(recursive=True):
             parent = process.parent()
-            if parent and "pyspark.daemon" in " ".join(parent.cmdline()):
+            if parent and "penstock.pipeline.lake.daemon" in " ".join(parent.cmdline()):
                 found.append(process)
         return found
 
@@ -91,8 +91,9 @@ def test_killed_anywhere_it_goes_on_without_gap_or_double(
     first = run()
     _until_landed(wanted, first, 1000)
     # A worker in the middle of its lane: Spark gives the lane to another.
-    for worker in first.workers()[:1]:
-        worker.kill()
+    workers = first.workers()
+    assert workers
+    workers[0].kill()
     _until_landed(wanted, first, 5000)
     first.end(signal.SIGKILL)
     landed = lakes.in_tables(wanted).total()

@@ -10,7 +10,7 @@ import pytest
 from penstock.pipeline.lake.audit import Held, Read, Said, row_problems
 
 READ = Read("t", 0, first=5, end=15, rows=10, ignored=0, gaps=0, lost=0)
-SAID = Said("events", "t", 0, rows=10, offset_sum=Decimal(sum(range(5, 15))))
+SAID = Said("events", "t", 0, rows=10, offset_sum=Decimal(sum(range(5, 15))), version=3)
 HELD = Held("events", "t", 0, 10, 10, SAID.offset_sum, least=5, most=14, first_doubled=None)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,10 @@ from penstock.pipeline.lake import landing as module
 from penstock.pipeline.lake.files import write_rows
 from penstock.pipeline.lake.landing import LEDGER_COLUMNS, Landing
 from penstock.pipeline.lake.memory import Memory
+from penstock.pipeline.lake.query import owned
 from penstock.pipeline.lake.records import Records
 from penstock.pipeline.lake.sorting import Sorter
+from penstock.pipeline.lake.standing import Standing, standing
 from penstock.pipeline.lake.tables import Tables
 
 PER_BATCH = 3
@@ -38,9 +41,11 @@ def pipeline(tmp_path: Path) -> Pipeline:
 def life(pipeline: Pipeline) -> Landing:
     """A new process: all that is known is on disk."""
     memory = Memory(Path(pipeline.checkpoint_path))
-    identity = memory.open(pipeline)
+    identity, is_new = memory.open(pipeline)
     tables = Tables(Path(pipeline.lake), identity.id)
-    tables.prepare({**Sorter(pipeline).schemas(), pipeline.ledger_table: LEDGER_COLUMNS})
+    schemas = {**Sorter(pipeline).schemas(), pipeline.ledger_table: LEDGER_COLUMNS}
+    tables.prepare(schemas, must_be_empty=is_new)
+    tables.check_not_ahead(memory.newest_order)
     return Landing(Path(pipeline.lake), memory, tables, pipeline.ledger_table)
 
 
@@ -147,10 +152,57 @@ def test_a_checkpoint_older_than_the_tables_is_refused(pipeline: Pipeline) -> No
     """Its numbers would be taken for done, and what they hold now for landed."""
     for batch in range(2):
         life(pipeline).land(batch, lambda: lanes(pipeline, batch))  # noqa: B023
-    (Path(pipeline.checkpoint_path) / "reports/1.json").unlink()
+    checkpoint = Path(pipeline.checkpoint_path)
+    (checkpoint / "reports/1.json").unlink()
     with pytest.raises(PenstockError, match="older than the tables"):
         life(pipeline).land(1, lambda: lanes(pipeline, 1))
+    (checkpoint / "reports/1.json").unlink()
+    (checkpoint / "spark/offsets/1").unlink()
+    with pytest.raises(PenstockError, match="older than the tables"):
+        life(pipeline)
     assert held(pipeline, "as") == Counter(range(2 * PER_BATCH))
+
+
+def test_a_new_checkpoint_for_old_tables_is_refused(pipeline: Pipeline) -> None:
+    """Everything would be landed a second time."""
+    life(pipeline).land(0, lambda: lanes(pipeline, 0))
+    with pytest.raises(PenstockError, match="holds rows already"):
+        life(replace(pipeline, checkpoint=f"{pipeline.lake}/_pipelines/another"))
+    with pytest.raises(PenstockError, match="holds rows already"):
+        life(replace(pipeline, name="q"))
+
+
+def test_files_that_are_gone_before_they_are_committed_are_missed(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        cut_before(patched, Tables, "land", 0)
+        life(pipeline).land(0, lambda: lanes(pipeline, 0))
+    assert standing(pipeline) is Standing.HALF_LANDED
+    for file in Path(pipeline.lake, "bs").glob("*.parquet"):
+        file.unlink()
+    with pytest.raises(PenstockError, match="and is gone"):
+        life(pipeline).land(0, lambda: pytest.fail("it was read again"))
+
+
+def test_of_two_who_land_the_same_micro_batch_one_is_refused(pipeline: Pipeline) -> None:
+    one, two = life(pipeline), life(pipeline)
+
+    def meanwhile() -> Sequence[LaneReport]:
+        one.land(0, lambda: lanes(pipeline, 0))
+        return lanes(pipeline, 0)
+
+    with pytest.raises(PenstockError, match="somebody else landed this micro-batch"):
+        two.land(0, meanwhile)
+    assert held(pipeline, "as") == Counter(range(PER_BATCH))
+
+
+def test_whether_tables_stand_still(pipeline: Pipeline) -> None:
+    assert standing(pipeline) is Standing.SETTLED
+    life(pipeline).land(0, lambda: lanes(pipeline, 0))
+    assert standing(pipeline) is Standing.SETTLED
+    with owned(pipeline):
+        assert standing(pipeline) is Standing.AT_WORK
 
 
 def test_a_checkpoint_without_its_orders_is_refused(pipeline: Pipeline) -> None:
@@ -173,9 +225,9 @@ def test_what_is_landed_is_known_after_the_log_was_summed_up(pipeline: Pipeline)
 
 def test_lanes_that_say_the_wrong_thing_land_nothing(pipeline: Pipeline) -> None:
     one = life(pipeline)
-    with pytest.raises(PenstockError, match="carried out order 7"):
-        one.land(0, lambda: lanes(pipeline, 7))
     twice = lanes(pipeline, 0)
+    with pytest.raises(PenstockError, match="carried out order 0 in micro-batch 7"):
+        one.land(7, lambda: twice)
     with pytest.raises(PenstockError, match="two lanes read topic-as-0"):
         one.land(0, lambda: [twice[0], twice[0]])
     assert held(pipeline, "as") == Counter()

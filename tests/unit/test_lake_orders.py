@@ -119,6 +119,22 @@ def test_a_partition_on_two_lanes_is_refused():
         Plan(lanes=(("a",),))
 
 
+# --- only what is there ----------------------------------------------------------------------------
+
+
+def test_nothing_is_ordered_beyond_the_limits_though_lanes_may_have_read_on():
+    limits = {A0: 100, A1: 50}
+    first = ordered(Order(), {}, {A0: Marks(0, 110), A1: Marks(0, 50)}, IDS, limits=limits)
+    assert first.ranges == {A0: Range(0, 100, 0), A1: Range(0, 50, 0)}
+    marks = {A0: Marks(0, 120), A1: Marks(0, 60), B0: Marks(0, 9)}
+    second = ordered(first, {A0: 105, A1: 20}, marks, IDS, limits=limits)
+    assert second.ranges == {A0: Range(105, 105, 105), A1: Range(20, 50, 20)}
+    third = ordered(second, {A1: 50}, marks, IDS, limits=limits)
+    assert not third.has_work
+    # Without limits it goes on from there.
+    assert ordered(third, {}, marks, IDS).ranges[A0] == Range(105, 120, 105)
+
+
 # --- workers that have a lane's consumer ------------------------------------------------------------
 
 

@@ -62,7 +62,7 @@ class FunctionDecoder(Decoder):
 
     kind = "function"
     function: Annotated[
-        str, Doc("module:name; takes bytes or None, returns a dict, or None to leave it out")
+        str, Doc("module:name; takes bytes, returns a dict, or None to leave it out")
     ]
     columns: Annotated[Mapping[str, str], Doc(_TYPES)] = field(default_factory=dict)
 

@@ -83,6 +83,9 @@ class Obstacle:
     fix: str
 
 
+_ANEW = "land the topic into other tables, by a pipeline with another name"
+
+
 def next_order(
     last: Order,
     reached: Mapping[Partition, int],
@@ -91,21 +94,25 @@ def next_order(
     *,
     begin: Literal["earliest", "latest"] = "earliest",
     may_lose: bool = False,
+    limits: Mapping[Partition, int] | None = None,
 ) -> Order | Obstacle:
     """What to read after `last`, whose lanes `reached` these offsets.
 
     A partition that is new begins at its first record, or if the pipeline itself is new, where
-    `begin` says. One without marks (nobody leads it just now) keeps its position.
+    `begin` says. One without marks (nobody leads it just now) keeps its position. With `limits`,
+    nothing is ordered that lies beyond them, though lanes may have read beyond them already.
     """
     for topic, known in last.topic_ids.items():
         if topic_ids.get(topic, known) != known:
             return Obstacle(
                 f"the topic {topic} was deleted and made anew: its offsets begin again",
-                "land it under another pipeline name, or delete the old one's tables and checkpoint",
+                _ANEW,
             )
     ranges: dict[Partition, Range] = {}
     for partition in sorted({*last.ranges, *marks}):
         old, found = last.ranges.get(partition), marks.get(partition)
+        if old is None and limits is not None and partition not in limits:
+            continue
         if old is None:
             assert found is not None
             is_first = last.number < 0
@@ -119,8 +126,7 @@ def next_order(
             return Obstacle(
                 f"{partition} ends at offset {found.high}, but was read up to {position}: records "
                 "that were landed are gone from the topic",
-                "it lost its newest records (an unclean election?); see the ledger for what is "
-                "landed, then land the topic under another pipeline name",
+                f"it lost its newest records (an unclean election?); then {_ANEW}",
             )
         start = max(position, found.low)
         if start > position and not may_lose:
@@ -129,5 +135,8 @@ def next_order(
                 "make retention longer than the pipeline is ever behind; to note the range and go "
                 "on: lost_offsets: go-on",
             )
-        ranges[partition] = Range(start, found.high, position)
+        end = found.high
+        if limits is not None:
+            end = min(end, max(start, limits.get(partition, start)))
+        ranges[partition] = Range(start, end, position)
     return Order(last.number + 1, ranges, {**last.topic_ids, **topic_ids})

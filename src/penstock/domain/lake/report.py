@@ -47,8 +47,9 @@ class LandedRange(Value):
         return Partition(self.topic, self.partition)
 
     @property
-    def read(self) -> int:
-        return self.end - self.start - self.gaps
+    def is_in_ledger(self) -> bool:
+        """Something was read, or lost."""
+        return self.end > self.start or self.lost_from < self.start
 
     @property
     def lag(self) -> int:
@@ -95,6 +96,11 @@ class BatchReport(Value):
     @property
     def reached(self) -> dict[Partition, int]:
         return {r.name: r.end for lane in self.lanes for r in lane.ranges}
+
+    @property
+    def has_ledger_rows(self) -> bool:
+        """Whether anything was read or lost."""
+        return any(r.is_in_ledger for lane in self.lanes for r in lane.ranges)
 
     @property
     def is_behind(self) -> bool:

@@ -9,7 +9,7 @@ reader for Spark, which is not what wrote them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import reduce
@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 
 from penstock.domain.errors import BadInput
 from penstock.domain.lake.pipeline import Pipeline
+from penstock.pipeline.lake.standing import Standing, standing
 
 # Problems are shown up to here; the count is of all.
 _SHOWN = 20
@@ -43,6 +44,8 @@ class Audit:
     """The verdict, and what it rests on."""
 
     pipeline: str
+    # If it is not settled, tables are looked at as they were at the ledger's last micro-batch.
+    standing: str
     problems: tuple[str, ...]
     problem_count: int
     topics: tuple[TopicAudit, ...]
@@ -70,6 +73,8 @@ class Audit:
         )
         if self.lost:
             text += f"; {self.lost:,} were deleted from Kafka before they were read"
+        if self.standing != Standing.SETTLED.value:
+            text += f" (as of the ledger: the pipeline is {self.standing})"
         return f"{text}."
 
 
@@ -96,6 +101,8 @@ class Said:
     partition: int
     rows: int
     offset_sum: Decimal
+    # Of the table, with the last of them.
+    version: int
 
 
 @dataclass(frozen=True)
@@ -116,6 +123,7 @@ class Held:
 def audit(spark: SparkSession, pipeline: Pipeline) -> Audit:
     # Read once, small: Delta would deal it out over fifty tasks.
     spark.conf.set("spark.databricks.delta.snapshotPartitions", "2")
+    now = standing(pipeline)
     lake = Path(pipeline.lake)
     ledger = _table(spark, lake, pipeline.ledger_table).cache()
     try:
@@ -125,10 +133,12 @@ def audit(spark: SparkSession, pipeline: Pipeline) -> Audit:
         count = len(problems) if len(problems) < _SHOWN else ranges.count()
         read = [Read(**row.asDict()) for row in _read(ledger).collect()]
         said = [Said(**row.asDict()) for row in _said(ledger).collect()]
-        held = [Held(**row.asDict()) for row in _held(spark, lake, pipeline).collect()]
+        versions = None if now is Standing.SETTLED else _versions(pipeline, said)
+        held = [Held(**row.asDict()) for row in _held(spark, lake, pipeline, versions).collect()]
         rows = [*row_problems(read, said, held)]
         return Audit(
             pipeline=pipeline.name,
+            standing=now.value,
             problems=(*problems, *rows)[:_SHOWN],
             problem_count=count + len(rows),
             topics=tuple(_topics(read)),
@@ -186,7 +196,7 @@ def row_problems(read: Sequence[Read], said: Sequence[Said], held: Sequence[Held
     for place in sorted({*saids, *helds}):
         table, topic, partition = place
         where = f"{topic}-{partition}"
-        ours = saids.get(place) or Said(table, topic, partition, 0, Decimal(0))
+        ours = saids.get(place) or Said(table, topic, partition, 0, Decimal(0), 0)
         found = helds.get(place) or Held(table, topic, partition, 0, 0, Decimal(0), 0, 0, None)
         missing = ours.rows - found.distinct_rows
         if found.rows > found.distinct_rows:
@@ -222,16 +232,28 @@ def _said(ledger: DataFrame) -> DataFrame:
     entry = F.explode("tables").alias("entry")
     return (
         ledger.select(*_PARTITION, entry)
-        .select("entry.table", *_PARTITION, "entry.rows", "entry.offset_sum")
+        .select("entry.table", *_PARTITION, "entry.rows", "entry.offset_sum", "entry.version")
         .groupBy("table", *_PARTITION)
-        .agg(F.sum("rows").alias("rows"), F.sum("offset_sum").alias("offset_sum"))
+        .agg(
+            F.sum("rows").alias("rows"),
+            F.sum("offset_sum").alias("offset_sum"),
+            F.max("version").alias("version"),
+        )
     )
 
 
-def _held(spark: SparkSession, lake: Path, pipeline: Pipeline) -> DataFrame:
+def _versions(pipeline: Pipeline, said: Sequence[Said]) -> dict[str, int]:
+    """Of each table with the last micro-batch that the ledger has; 0 is empty."""
+    names = (*pipeline.tables, pipeline.rejects_table)
+    return {name: max((s.version for s in said if s.table == name), default=0) for name in names}
+
+
+def _held(
+    spark: SparkSession, lake: Path, pipeline: Pipeline, versions: Mapping[str, int] | None
+) -> DataFrame:
     """What the tables hold of each partition."""
     parts = [
-        _table(spark, lake, name).select(
+        _table(spark, lake, name, versions[name] if versions else None).select(
             F.lit(name).alias("table"),
             F.col("kafka_topic").alias("topic"),
             F.col("kafka_partition").alias("partition"),
@@ -273,10 +295,11 @@ def _rows(held: Sequence[Held]) -> Iterator[tuple[str, int]]:
         yield table, sum(h.rows for h in held if h.table == table)
 
 
-def _table(spark: SparkSession, lake: Path, name: str) -> DataFrame:
+def _table(spark: SparkSession, lake: Path, name: str, version: int | None = None) -> DataFrame:
     path = lake / name
     if not (path / "_delta_log").is_dir():
         raise BadInput(
             f"{path}: there is no such table", "run the pipeline first: penstock pipeline run"
         )
-    return spark.read.format("delta").load(str(path))
+    reader = spark.read.format("delta")
+    return (reader if version is None else reader.option("versionAsOf", version)).load(str(path))

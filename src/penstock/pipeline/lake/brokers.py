@@ -32,11 +32,11 @@ class Brokers:
     """Questions only."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
+        self._refusal = ""
+        own = {name: value for name, value in config.items() if name != "isolation.level"}
+        own["error_cb"] = self._told
         try:
-            self._client = AdminClient(
-                {name: value for name, value in config.items() if name not in ("isolation.level",)},
-                logger=_log,
-            )
+            self._client = AdminClient(own, logger=_log)
         except KafkaException as error:
             raise BadInput(
                 f"Kafka's client refuses its configuration: {error.args[0].str()}",
@@ -57,7 +57,7 @@ class Brokers:
         try:
             found = self._client.list_topics(timeout=_REQUEST_S).topics
         except KafkaException as error:
-            raise Away(error.args[0].str()) from None
+            raise self._away(error) from None
         named = {t for s in pipeline.streams for t in s.topics if not t.startswith("^")}
         if missing := sorted(named.difference(found, known)):
             raise BadInput(
@@ -74,9 +74,10 @@ class Brokers:
                     "give the pipeline's user READ and DESCRIBE on it",
                 )
             partitions |= {Partition(topic, number) for number in found[topic].partitions}
-        return partitions, self._ids(taken)
+        return partitions, self.topic_ids(taken)
 
-    def _ids(self, topics: list[str]) -> dict[str, str]:
+    def topic_ids(self, topics: list[str]) -> dict[str, str]:
+        """Of those that are there."""
         if not topics:
             return {}
         asked = self._client.describe_topics(TopicCollection(topics), request_timeout=_REQUEST_S)
@@ -85,7 +86,8 @@ class Brokers:
             try:
                 found[topic] = str(answer.result().topic_id)
             except KafkaException as error:
-                raise Away(error.args[0].str()) from None
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise self._away(error) from None
         return found
 
     def marks(self, partitions: Collection[Partition]) -> dict[Partition, Marks]:
@@ -111,3 +113,17 @@ class Brokers:
         if not marks:
             raise Away(problem)
         return marks
+
+    def _away(self, error: KafkaException) -> Away:
+        """What to raise; a cluster that refuses us will do so again, and is said at once."""
+        self._client.poll(0)  # so that `_told` is called
+        if self._refusal:
+            raise BadInput(
+                f"the cluster refuses the pipeline: {self._refusal}",
+                "check user, password and certificates in client_properties",
+            )
+        return Away(error.args[0].str())
+
+    def _told(self, error: KafkaError) -> None:
+        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+            self._refusal = error.str()

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from penstock.domain.errors import BadInput
 from penstock.domain.lake.pipeline import Pipeline
+from penstock.pipeline.lake.standing import Standing, standing
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,11 @@ def compact(
     """Delta's OPTIMIZE: readers and the pipeline itself go on meanwhile; no row changes."""
     from delta.tables import DeltaTable  # the lake's extra of PySpark
 
+    if vacuum_hours is not None and standing(pipeline) is Standing.HALF_LANDED:
+        raise BadInput(
+            f"{pipeline.name} was killed with a micro-batch half landed, whose files must not go",
+            "let it end that first: penstock pipeline run FILE --once",
+        )
     spark.conf.set("spark.databricks.delta.optimize.maxFileSize", str(file_bytes))
     spark.conf.set("spark.databricks.delta.optimize.minFileSize", str(file_bytes // 2))
     # Delta refuses less than a week, for writers that take long; a lane takes minutes at most.

@@ -31,6 +31,12 @@ _MOST_TROUBLES = 5
 # Codes as numbers, for `Message.error()` is compared for every message.
 _END = KafkaError._PARTITION_EOF
 _OUT_OF_RANGE = KafkaError._AUTO_OFFSET_RESET
+_UNREADABLE = (
+    KafkaError._BAD_MSG,
+    KafkaError._BAD_COMPRESSION,
+    KafkaError._NOT_IMPLEMENTED,
+    KafkaError.INVALID_MSG,
+)
 _FORBIDDEN = (
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.GROUP_AUTHORIZATION_FAILED,
@@ -135,12 +141,15 @@ class LaneConsumer:
         self, messages: list[Message], found: Gathered, open_ends: dict[Partition, int]
     ) -> None:
         good = [m for m in messages if m.error() is None]
+        if good:
+            self._keep(good, found, open_ends)
+        # Afterwards, for they are about what follows: an end, an offset that is not there.
         if len(good) < len(messages):
             for message in messages:
                 if message.error() is not None:
                     self._note(message, found, open_ends)
-        if not good:
-            return
+
+    def _keep(self, good: list[Message], found: Gathered, open_ends: dict[Partition, int]) -> None:
         before = len(found.records)
         found.size_bytes += found.records.add(good)
         records = found.records
@@ -166,13 +175,20 @@ class LaneConsumer:
             # Offsets without records (of transactions, or compacted away) may come last.
             if partition in found.ends and offset is not None and offset > found.ends[partition]:
                 self._reach(partition, offset, found, open_ends)
-        elif code in _FORBIDDEN or error.fatal():
+        elif code in _FORBIDDEN:
             raise BadInput(
                 f"{partition.topic or 'the cluster'} may not be read: {error.str()}",
                 "give the pipeline's user READ and DESCRIBE on the topic",
             )
+        elif code in _UNREADABLE or error.fatal():
+            # The client would go on behind it, and its records would pass for a gap.
+            raise PenstockError(
+                f"{partition} at offset {offset}: {error.str()}",
+                "Kafka's client cannot read it; repair the topic or its client",
+            )
         else:
-            if code == _OUT_OF_RANGE:
+            # It may be about a partition that was given back since.
+            if code == _OUT_OF_RANGE and partition in self._positions:
                 # Deleted meanwhile; the next order knows where it begins now.
                 self._positions.pop(partition, None)
                 self._consumer.incremental_unassign([TopicPartition(*partition)])

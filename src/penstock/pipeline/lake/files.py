@@ -6,6 +6,7 @@ import json
 import time
 import uuid
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from penstock.domain.lake.report import LandedFile
 
 # What readers find files by: the audit by partition and offset, people by time.
 RECORD_STATS = ("kafka_topic", "kafka_partition", "kafka_offset", "kafka_timestamp")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_YEAR_10000_US = 253_402_300_800_000_000
 _REPEATING = ("kafka_topic", "kafka_partition", "topic", "table")
 
 
@@ -62,14 +65,20 @@ def _stats(rows: pa.Table, columns: Sequence[str]) -> str:
     found: dict[str, dict[str, Any]] = {"minValues": {}, "maxValues": {}, "nullCount": {}}
     for name in columns:
         column = rows.column(name)
-        ends = pc.min_max(column).as_py()
         found["nullCount"][name] = column.null_count
-        for end, value in (("minValues", ends["min"]), ("maxValues", ends["max"])):
-            if value is not None:
-                found[end][name] = value if isinstance(value, (int, str)) else _time(value)
+        is_time = pa.types.is_timestamp(column.type)
+        ends = pc.min_max(column.cast(pa.int64()) if is_time else column).as_py()
+        values = [ends["min"], ends["max"]]
+        if is_time:
+            values = [_time(us) for us in values]
+        if None not in values:
+            found["minValues"][name], found["maxValues"][name] = values
     return json.dumps({"numRecords": len(rows), **found})
 
 
-def _time(value: Any) -> str:
-    text: str = value.strftime("%Y-%m-%dT%H:%M:%S.%f")
-    return f"{text[:-3]}Z"
+def _time(us: int | None) -> str | None:
+    """As Delta writes it; none for times that no calendar has, as of a producer's mistake."""
+    if us is None or not 0 <= us < _YEAR_10000_US:
+        return None
+    text = (_EPOCH + timedelta(microseconds=us)).isoformat(timespec="milliseconds")
+    return text.replace("+00:00", "Z")

@@ -117,9 +117,9 @@ class Landing:
     def _write_ledger(
         self, report: BatchReport, versions: dict[str, int], is_recovered: bool
     ) -> None:
-        rows = ledger_rows(report, versions, round(time.time() * 1e6))
-        if not len(rows):
+        if not report.has_ledger_rows:
             return
+        rows = ledger_rows(report, versions, round(time.time() * 1e6))
         name = f"part-{report.batch:08d}"
         file = write_rows(self.lake, self.ledger_table, rows, name, "zstd", _LEDGER_STATS)
         self.tables.land(self.ledger_table, [file], report.batch, may_be_there=is_recovered)
@@ -153,6 +153,6 @@ def ledger_rows(report: BatchReport, versions: dict[str, int], now_us: int) -> p
         }
         for lane in report.lanes
         for r in lane.ranges
-        if r.end > r.start or r.lost_from < r.start
+        if r.is_in_ledger
     ]
     return pa.Table.from_pylist(rows, LEDGER_COLUMNS)

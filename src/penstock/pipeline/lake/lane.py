@@ -66,6 +66,8 @@ def _ranges(task: LaneTask, gathered: Gathered, done: Sorted) -> Iterator[Landed
     read = tally_lists(records.topics, records.partitions, records.offsets, records.sizes())
     landed = {table: tally_rows(pa.concat_tables(parts)) for table, parts in done.tables.items()}
     ignored = tally_rows(pa.concat_tables(done.ignored)) if done.ignored else {}
+    if foreign := sorted(read.keys() - task.ranges.keys()):
+        raise PenstockError(f"records of {foreign[0]} came, which is no partition of this lane")
     for partition, ordered in task.ranges.items():
         end, found = gathered.ends[partition], read.get(partition, _NONE)
         went = {table: by[partition] for table, by in landed.items() if partition in by}

@@ -11,18 +11,20 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from penstock import specs
-from penstock.domain.errors import BadInput
+from penstock.domain.errors import BadInput, PenstockError
+from penstock.domain.lake.order import Order
 from penstock.domain.lake.pipeline import Pipeline
 from penstock.domain.lake.plan import Plan
 from penstock.domain.lake.report import BatchReport
 from penstock.domain.value import Doc, Value
-from penstock.files import write_file
+from penstock.files import create_file, write_file
 
 FORMAT = 1
 _REPORTS_KEPT = 20
@@ -58,8 +60,8 @@ class Memory:
     def spark(self) -> Path:
         return self.path / "spark"
 
-    def open(self, pipeline: Pipeline) -> Identity:
-        """Make it, or check that it belongs to this pipeline."""
+    def open(self, pipeline: Pipeline) -> tuple[Identity, bool]:
+        """Make it, or check that it belongs to this pipeline; whether it was made."""
         lake = str(Path(pipeline.lake).resolve())
         file = self.path / "pipeline.json"
         try:
@@ -75,7 +77,7 @@ class Memory:
                 )
             made = Identity(id=uuid.uuid4().hex, name=pipeline.name, lake=lake)
             write_file(file, specs.dump_json(made))
-            return made
+            return made, True
         found = self.identity()
         if (found.name, found.lake) != (pipeline.name, lake):
             raise BadInput(
@@ -84,16 +86,14 @@ class Memory:
                 "give each pipeline a `checkpoint` of its own",
             )
         self._check_whole()
-        return found
+        return found, False
 
     def _check_whole(self) -> None:
         """Reports without Spark's part would have it begin anew, under numbers that are used up."""
-        reports = [int(f.stem) for f in (self.path / "reports").glob("*.json") if f.stem.isdigit()]
-        orders = [int(f.name) for f in (self.spark / "offsets").glob("*") if f.name.isdigit()]
-        if max(reports, default=-1) > max(orders, default=-1):
+        if self.newest_report > self.newest_order:
             raise BadInput(
                 f"{self.spark}: is missing, or older than the rest of the checkpoint",
-                "restore the checkpoint as a whole, or land under another pipeline name",
+                "restore the checkpoint as a whole",
             )
 
     def identity(self) -> Identity:
@@ -108,13 +108,41 @@ class Memory:
             )
         return specs.parse(data, Identity, str(file))
 
+    # --- orders, which are Spark's ---------------------------------------------------------------
+
+    @property
+    def newest_order(self) -> int:
+        """Its number; -1 if there is none."""
+        orders = (f.name for f in (self.spark / "offsets").glob("*"))
+        return max((int(name) for name in orders if name.isdigit()), default=-1)
+
+    def known_topics(self) -> Collection[str]:
+        """Those of the newest order."""
+        if self.newest_order < 0:
+            return ()
+        lines = (self.spark / "offsets" / str(self.newest_order)).read_text().splitlines()
+        return Order.from_offset(json.loads(lines[-1])).topic_ids.keys()
+
     # --- reports -----------------------------------------------------------------------------
 
     def write_report(self, report: BatchReport) -> None:
         """From here on the micro-batch happened as it says."""
-        write_file(self._report(report.batch), specs.dump_json(report))
+        file = self._report(report.batch)
+        try:
+            create_file(file, specs.dump_json(report))
+        except FileExistsError:
+            raise PenstockError(
+                f"{file}: somebody else landed this micro-batch",
+                "let only one pipeline run on a checkpoint",
+            ) from None
         old = self._report(report.batch - _REPORTS_KEPT)
         old.unlink(missing_ok=True)
+
+    @property
+    def newest_report(self) -> int:
+        """Its number; -1 if there is none."""
+        reports = (f.stem for f in (self.path / "reports").glob("*.json"))
+        return max((int(stem) for stem in reports if stem.isdigit()), default=-1)
 
     def report(self, batch: int) -> BatchReport | None:
         file = self._report(batch)

@@ -58,18 +58,22 @@ def prepare(pipeline: Pipeline, config: Mapping[str, Any]) -> Prepared:
     """Checks what can be checked before Spark starts. Call it as the checkpoint's sole owner."""
     sorter = Sorter(pipeline)
     memory = Memory(Path(pipeline.checkpoint_path))
-    identity = memory.open(pipeline)
+    identity, is_new = memory.open(pipeline)
     memory.ask_to_stop(False)
     memory.write_hindrance(None)
     tables = Tables(Path(pipeline.lake), identity.id)
-    tables.prepare({**sorter.schemas(), pipeline.ledger_table: LEDGER_COLUMNS})
+    tables.prepare(
+        {**sorter.schemas(), pipeline.ledger_table: LEDGER_COLUMNS}, must_be_empty=is_new
+    )
+    tables.check_not_ahead(memory.newest_order)
     return Prepared(LaneJob(pipeline, config, memory, identity.id), tables)
 
 
 def check_topics(prepared: Prepared) -> None:
     """Topics that are not there are said before Spark starts; brokers that are away may come."""
     with suppress(Away):
-        Brokers(prepared.job.config).discover(prepared.job.pipeline)
+        known = prepared.job.memory.known_topics()
+        Brokers(prepared.job.config).discover(prepared.job.pipeline, known)
 
 
 def with_retries(master: str) -> str:
@@ -165,7 +169,10 @@ def owned(pipeline: Pipeline) -> Iterator[None]:
         raise PenstockError(
             f"{path}: cannot be made: {error.strerror}", "check `lake` and `checkpoint`"
         ) from None
-    with sole_owner(path):
+    ledger = Path(pipeline.lake) / pipeline.ledger_table
+    ledger.mkdir(parents=True, exist_ok=True)
+    # The ledger's too, in case the same pipeline is begun with another checkpoint.
+    with sole_owner(path), sole_owner(ledger):
         yield
 
 
@@ -182,4 +189,4 @@ def _in_short(text: str) -> tuple[str, str]:
     if errors:
         return errors[-1].partition(": ")[2], fix
     told = [line for line in lines if "Error" in line or "Exception" in line]
-    return (told or lines or ["Spark ended the query"])[0][:500], fix
+    return (told or lines or ["Spark ended the query"])[-1][:500], fix

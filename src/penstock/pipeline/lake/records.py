@@ -23,6 +23,8 @@ KAFKA_COLUMNS = pa.schema(
     ]
 )
 _US_PER_MS = 1000
+# What fits into a column of microseconds.
+_MOST_MS = (2**63 - 1) // _US_PER_MS
 
 
 @dataclass
@@ -81,8 +83,10 @@ class Records:
         kinds, times_ms = zip(*self.timestamps, strict=True) if self.timestamps else ((), ())
         # Almost always they are all there, and to ask each is slow.
         unknown = TIMESTAMP_NOT_AVAILABLE in set(kinds)
-        mask = np.array(kinds) == TIMESTAMP_NOT_AVAILABLE if unknown else None
-        timestamps = pa.array(np.array(times_ms, dtype=np.int64) * _US_PER_MS, mask=mask)
+        times = np.array(times_ms, dtype=np.int64)
+        is_odd = np.abs(times) > _MOST_MS
+        mask = is_odd | (np.array(kinds) == TIMESTAMP_NOT_AVAILABLE) if unknown else is_odd
+        timestamps = pa.array(times * _US_PER_MS, mask=mask)
         arrays = [
             pa.array(self.topics, pa.string()),
             pa.array(np.array(self.partitions, dtype=np.int32)),

@@ -104,10 +104,9 @@ class Sorter:
         """To several tables, by a column."""
         by = stream.table_by
         assert by is not None
-        said = rows.column(by.column).cast(pa.string()).to_pylist()
         places: dict[str, list[int]] = {}
         nowhere: dict[int, str] = {}
-        for place, text in enumerate(said):
+        for place, text in enumerate(_texts(rows.column(by.column))):
             table = by.tables.get(text, by.otherwise) if text is not None else by.otherwise
             if table is None:
                 nowhere[place] = f"no table for {by.column}={text}"
@@ -126,6 +125,14 @@ class Sorter:
         texts = pa.array([reasons[place] for place in places], pa.string())
         rows = rows.append_column(REJECT_COLUMNS.field("reason"), texts)
         done.add(self._pipeline.rejects_table, rows)
+
+
+def _texts(column: pa.ChunkedArray) -> list[str | None]:
+    """What its cells say; of bytes that are no text, something that no table is called."""
+    if pa.types.is_binary(column.type):
+        return [v if v is None else v.decode(errors="backslashreplace") for v in column.to_pylist()]
+    texts: list[str | None] = column.cast(pa.string()).to_pylist()
+    return texts
 
 
 def _beside(left: pa.Table, right: pa.Table) -> pa.Table:
@@ -156,6 +163,12 @@ def _check_columns(stream: Stream, decoding: Decoding, where: str) -> None:
                 f"{where}.{field_name}: there is no column {column!r}",
                 f"its columns are {', '.join(known.names)}",
             )
+    by = stream.table_by
+    if by is not None and pa.types.is_nested(known.field(by.column).type):
+        raise BadInput(
+            f"{where}.table_by.column: {by.column} is of type {known.field(by.column).type}",
+            "choose a column of text, numbers or truth values",
+        )
     for column, values in stream.ignore.items():
         try:
             pa.array(list(values)).cast(known.field(column).type)

@@ -125,13 +125,14 @@ class OrderBook:
         self._topic_ids: dict[str, str] = {}
         self._discovered_s = float("-inf")
         self._ordered_s = float("-inf")
-        self._only: Mapping[Partition, Marks] | None = None
+        self._is_once = False
+        # Where each partition ended when a pipeline began that lands only what is there.
+        self._limits: Mapping[Partition, int] | None = None
         self._hindrance: Hindrance | None = None
 
     def only_what_is_there(self) -> None:
-        """From now on no order reaches beyond what the topics hold now."""
-        self._discover()
-        self._only = self._brokers.marks(self._partitions)
+        """No order shall reach beyond what the topics hold when the first one is made."""
+        self._is_once = True
 
     def after(self, last: Order) -> Order:
         """The next order; `last` itself if there is nothing to do, or not yet.
@@ -141,47 +142,76 @@ class OrderBook:
         """
         while True:
             try:
-                found: Order | None = self._after(last)
+                found = self._after(last)
             except Away as error:
-                self._hinder(f"no broker answers: {error}", "it goes on when one does")
+                self._hinder(f"waiting for Kafka: {error}", "it goes on when brokers answer")
                 # To Spark, no next order means the end if it reads only what is there.
-                found = last if self._only is None else None
+                must_wait = self._is_once
+                found = last
             except PenstockError as error:
                 self._hinder(error.message, error.fix, is_final=True)
                 raise
-            if found is not None and found.number >= 0 and found != last:
+            else:
+                must_wait = False
+            if found.number >= 0 and found != last:
                 return found
             time.sleep(_PAUSE_S)
-            if last.number >= 0 and (found is not None or self._job.memory.is_asked_to_stop):
+            if last.number >= 0 and (not must_wait or self._job.memory.is_asked_to_stop):
                 return last
 
     def _after(self, last: Order) -> Order:
         if self._job.memory.is_asked_to_stop:
             return last
         report = self._report(last)
-        if self._only is None and not self._is_due(report):
+        if not self._is_once and not self._is_due(report):
             return last
         self._discover(last.topic_ids)
-        pipeline = self._job.pipeline
-        found = next_order(
-            last,
-            report.reached,
-            self._marks(),
-            self._topic_ids,
-            begin=pipeline.start,
-            may_lose=pipeline.lost_offsets == "go-on",
-        )
-        if isinstance(found, Obstacle):
-            raise PenstockError(found.message, found.fix)
+        marks = self._brokers.marks(self._partitions)
+        if last.number < 0 or (self._is_once and self._limits is None):
+            # Where a pipeline begins, or where it is to end, must be known of all of them.
+            _require_leaders(self._partitions - marks.keys())
+        if self._is_once and self._limits is None:
+            self._limits = {partition: found.high for partition, found in marks.items()}
+        order = self._order(last, report, marks)
+        if order.has_work and self._are_topics_others():
+            order = self._order(last, report, marks)  # which stops it
         gone = sorted(last.topic_ids.keys() - self._topic_ids.keys())
         self._hinder(
             f"the topic {', '.join(gone)} is gone" if gone else None,
             "its position is kept, and the other topics go on",
         )
-        if not found.has_work and last.number >= 0:
+        if not order.has_work and last.number >= 0:
+            limits = self._limits or {}
+            _require_leaders(
+                {p for p, high in limits.items() if p not in marks and order.ranges[p].start < high}
+            )
             return last
         self._ordered_s = time.monotonic()
+        return order
+
+    def _order(self, last: Order, report: BatchReport, marks: Mapping[Partition, Marks]) -> Order:
+        found = next_order(
+            last,
+            report.reached,
+            marks,
+            self._topic_ids,
+            begin=self._job.pipeline.start,
+            may_lose=self._job.pipeline.lost_offsets == "go-on",
+            limits=self._limits,
+        )
+        if isinstance(found, Obstacle):
+            raise PenstockError(found.message, found.fix)
         return found
+
+    def _are_topics_others(self) -> bool:
+        """Whether a topic was made anew since they were last looked at; then the new ids are known.
+
+        Asked before anything is read: under the old position it would be the wrong records.
+        """
+        now = self._brokers.topic_ids(list(self._topic_ids))
+        are_others = any(now.get(topic, known) != known for topic, known in self._topic_ids.items())
+        self._topic_ids |= now
+        return are_others
 
     def tasks(self, order: Order) -> list[LaneTask]:
         """One per lane that has something to do."""
@@ -209,7 +239,7 @@ class OrderBook:
         if found is None:
             raise PenstockError(
                 f"{self._job.memory.path}: the report of micro-batch {last.number} is missing",
-                "restore the checkpoint as a whole, or land under another pipeline name",
+                "restore the checkpoint as a whole",
             )
         return found
 
@@ -217,16 +247,6 @@ class OrderBook:
         if time.monotonic() - self._discovered_s >= self._job.pipeline.discover_s:
             self._partitions, self._topic_ids = self._brokers.discover(self._job.pipeline, known)
             self._discovered_s = time.monotonic()
-
-    def _marks(self) -> dict[Partition, Marks]:
-        marks = self._brokers.marks(self._partitions)
-        if self._only is None:
-            return marks
-        return {
-            # One that nobody leads just now is waited for.
-            p: Marks(marks.get(p, then).low, min(marks.get(p, then).high, then.high))
-            for p, then in self._only.items()
-        }
 
     def _hinder(self, message: str | None, fix: str = "", is_final: bool = False) -> None:
         """Said once, where the driver sees it."""
@@ -239,3 +259,9 @@ class OrderBook:
                 message=message, fix=fix, since_ms=now_ms, is_final=is_final
             )
         self._job.memory.write_hindrance(self._hindrance)
+
+
+def _require_leaders(partitions: Collection[Partition]) -> None:
+    if partitions:
+        shown = ", ".join(map(str, sorted(partitions)[:3]))
+        raise Away(f"{len(partitions)} partitions have no leader ({shown}, …)")

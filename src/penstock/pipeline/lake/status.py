@@ -85,7 +85,8 @@ class Watch:
         while self._recent and now_s - self._recent[0][0] > _WINDOW_S:
             self._recent.popleft()
         span_s = max(0.001, min(_WINDOW_S, now_s - self.started_s))
-        reports = [landed.report for _, landed in self._recent]
+        # A copy: another thread adds to it.
+        reports = [landed.report for _, landed in tuple(self._recent)]
         recent: dict[str, int] = {}
         size = 0
         for lane in (lane for report in reports for lane in report.lanes):

@@ -33,8 +33,12 @@ class Tables:
         self._open: dict[str, DeltaTable] = {}
         self._schemas: dict[str, Schema] = {}
 
-    def prepare(self, schemas: Mapping[str, pa.Schema]) -> None:
-        """Make those that are missing; refuse those that have other columns."""
+    def prepare(self, schemas: Mapping[str, pa.Schema], *, must_be_empty: bool) -> None:
+        """Make those that are missing; refuse those that have other columns.
+
+        `must_be_empty`: the pipeline is new, so what they hold would be landed again, or is of
+        somebody else and in no ledger of ours.
+        """
         for table, columns in schemas.items():
             wanted = Schema.from_arrow(columns)
             path = self._lake / table
@@ -45,6 +49,11 @@ class Tables:
             except DeltaError as error:
                 raise BadInput(f"{path}: is no Delta table that can be read: {error}") from None
             _check(path, found, wanted)
+            if must_be_empty and found.file_uris():
+                raise BadInput(
+                    f"{path}: holds rows already, and the pipeline's checkpoint is new",
+                    "restore the checkpoint that they were landed with, or land into other tables",
+                )
             self._open[table], self._schemas[table] = found, wanted
 
     def _make(self, table: str, schema: Schema) -> DeltaTable:
@@ -62,6 +71,13 @@ class Tables:
                 f"{path}: the table cannot be made: {error}", "check `lake` and the right to write"
             ) from None
 
+    def check_not_ahead(self, order: int) -> None:
+        """A checkpoint older than the tables would have its numbers taken for done."""
+        for table, handle in self._open.items():
+            done = handle.transaction_version(self._id)
+            if done is not None and done > order:
+                raise BadInput(*_older(self._lake / table, done, order))
+
     def land(
         self, table: str, files: Sequence[LandedFile], batch: int, *, may_be_there: bool
     ) -> int:
@@ -76,11 +92,9 @@ class Tables:
             if done == batch and may_be_there:
                 return self._version_of(handle, batch)
             if done is not None and done >= batch:
-                raise PenstockError(
-                    f"{self._lake / table}: has micro-batch {done} of this pipeline already, and "
-                    f"its checkpoint is at {batch}: it is older than the tables",
-                    "restore the checkpoint that belongs to them, or land under another name",
-                )
+                raise PenstockError(*_older(self._lake / table, done, batch))
+            if may_be_there:
+                self._check_files(table, files)
             before = handle.version()
             handle.create_write_transaction(
                 [AddAction(f.path, f.size_bytes, {}, f.written_ms, True, f.stats) for f in files],
@@ -106,12 +120,30 @@ class Tables:
         after = handle.version()
         return after if after == before + 1 else self._version_of(handle, batch)
 
+    def _check_files(self, table: str, files: Sequence[LandedFile]) -> None:
+        """They were written in an earlier life; somebody may have tidied up since."""
+        for file in files:
+            path = self._lake / table / file.path
+            if not path.is_file() or path.stat().st_size != file.size_bytes:
+                raise PenstockError(
+                    f"{path}: was written for a micro-batch that is not committed yet, and is gone",
+                    "restore it; its records were read and are nowhere else in the lake",
+                )
+
     @staticmethod
     def _version_of(handle: DeltaTable, batch: int) -> int:
         for commit in handle.history(_RECENT):
             if commit.get(_BATCH) == str(batch):
                 return int(commit["version"])
         return -1  # older than the log remembers
+
+
+def _older(path: Path, done: int, order: int) -> tuple[str, str]:
+    return (
+        f"{path}: has micro-batch {done} of this pipeline, and its checkpoint is at {order}: it is "
+        "older than the tables",
+        "restore the checkpoint that belongs to them, or land into other tables under another name",
+    )
 
 
 def _check(path: Path, found: DeltaTable, wanted: Schema) -> None:

@@ -9,6 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from penstock.domain.lake.order import LaneTask
+from penstock.domain.lake.pipeline import Pipeline
 from penstock.domain.lake.report import LaneReport
 from penstock.pipeline.lake import lane
 from penstock.pipeline.lake.consumer import LaneConsumer
@@ -28,20 +29,20 @@ class _Kept:
 
 
 _consumers: dict[tuple[str, int], _Kept] = {}
-_sorters: dict[str, Sorter] = {}
+_sorters: dict[str, tuple[Pipeline, Sorter]] = {}
 
 
 def carry_out(task: LaneTask, job: LaneJob) -> LaneReport:
     """One lane's part of a micro-batch."""
     key = (job.id, task.lane)
-    if job.id not in _sorters:
-        _sorters[job.id] = Sorter(job.pipeline)
+    if job.id not in _sorters or _sorters[job.id][0] != job.pipeline:
+        _sorters[job.id] = job.pipeline, Sorter(job.pipeline)
     kept = _consumers.pop(key, None)
     if kept is None:
         made = LaneConsumer(job.config, job.pipeline.lane_bytes, len(task.ranges))
         kept = _Kept(made, time.monotonic())
     try:
-        report = lane.work(task, job.pipeline, kept.consumer, _sorters[job.id])
+        report = lane.work(task, job.pipeline, kept.consumer, _sorters[job.id][1])
     except BaseException:
         # Where it stands is not known any more; the next task makes a new one.
         kept.consumer.close()

@@ -15,7 +15,7 @@ import fastavro
 import pyarrow as pa
 
 from penstock.domain.errors import BadInput
-from penstock.domain.lake.decoder import AvroDecoder
+from penstock.domain.lake.decoder import KAFKA_PREFIX, AvroDecoder
 from penstock.pipeline.lake.decoders.decoding import (
     Decoded,
     Decoding,
@@ -39,6 +39,10 @@ _PRIMITIVES = {
     "enum": pa.string(),
     "fixed": pa.binary(),
 }
+# As the text that they are, and not as Python's UUIDs, for which Arrow has no column.
+fastavro.read.LOGICAL_READERS["string-uuid"] = lambda data, *_: data
+# What fastavro makes of these has no type in Delta.
+_WITHOUT_COLUMN = ("time-millis", "time-micros", "local-timestamp-millis", "local-timestamp-micros")
 _LOGICAL = {
     "date": pa.date32(),
     "timestamp-millis": pa.timestamp("us", tz="UTC"),
@@ -54,9 +58,11 @@ class AvroDecoding(Decoding):
         self._writers: dict[int, Any] = {}
         self._reader = _parsed(decoder.schema or "")
         self._schema = _columns(self._reader)
-        self._is_uuid = {
-            field["name"] for field in self._reader["fields"] if "uuid" in json.dumps(field["type"])
-        }
+        if own := [name for name in self._schema.names if name.startswith(KAFKA_PREFIX)]:
+            raise BadInput(
+                f"the Avro field {own[0]} begins with {KAFKA_PREFIX}, as the record's own columns do",
+                "rename it, with an alias",
+            )
 
     @property
     def schema(self) -> pa.Schema:
@@ -76,8 +82,6 @@ class AvroDecoding(Decoding):
         row: Any = fastavro.schemaless_reader(source, writer, self._reader)
         if source.tell() != len(value):
             raise ValueError(f"has {len(value) - source.tell()} bytes after the record")
-        for name in self._is_uuid:
-            row[name] = None if row[name] is None else str(row[name])
         return dict(row)
 
     def _writer(self, number: int) -> Any:
@@ -150,6 +154,8 @@ def _arrow(avro: Any, named: dict[str, Any]) -> pa.DataType:
             return pa.decimal128(precision, avro.get("scale", 0))
         case {"logicalType": str(logical)} if logical in _LOGICAL:
             return _LOGICAL[logical]
+        case {"logicalType": str(logical)} if logical in _WITHOUT_COLUMN:
+            raise BadInput(f"the Avro type {logical} has no column type", "use a timestamp")
         case {"type": "array", "items": items}:
             return pa.list_(_arrow(items, named))
         case {"type": "map", "values": values}:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -27,8 +28,7 @@ class JsonDecoding(Decoding):
         return self._schema
 
     def decode(self, values: Sequence[Value]) -> Decoded:
-        # A line break means nothing between the parts of a JSON text, and cannot be within one.
-        lines = [_NOTHING if v is None else v.strip().replace(b"\n", b" ") for v in values]
+        lines = [_NOTHING if v is None else _one_line(v.strip()) for v in values]
         rejected: dict[int, str] = {}
         tables = [*self._tables(lines, 0, rejected)]
         columns = pa.concat_tables(tables) if tables else self._schema.empty_table()
@@ -64,3 +64,13 @@ class JsonDecoding(Decoding):
         text = b"\n".join(lines)
         options = pyarrow.json.ReadOptions(use_threads=False, block_size=len(text) + 1)
         return pyarrow.json.read_json(pa.BufferReader(text), options, self._options)
+
+
+def _one_line(value: bytes) -> bytes:
+    """A text over several lines (which most are not) as one; nothing if it is no JSON."""
+    if b"\n" not in value:
+        return value
+    try:
+        return json.dumps(json.loads(value)).encode()
+    except ValueError:
+        return b""
