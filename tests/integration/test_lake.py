@@ -304,17 +304,19 @@ def test_a_broker_that_dies_and_comes_back_costs_no_record(
     with _stream(lake_cluster, topic):
         time.sleep(0.5)
         lakes.land(spark, wanted)  # which ends, though more is written all the while
-        running = lakes.start(spark, wanted)
-        try:
-            before = lakes.in_tables(wanted).total()
-            _until(lambda: lakes.in_tables(wanted).total() > before)
-            assert audit(spark, wanted).problems == ()
-            lake_cluster.process(2).send(signal.SIGKILL)
-            lake_cluster.process(2).wait_ended(10)
-            time.sleep(1)
-            lake_cluster.start_broker(2)
-        finally:
-            running.stop()
+        with query.owned(wanted):
+            running = lakes.start(spark, wanted)
+            try:
+                before = lakes.in_tables(wanted).total()
+                _until(lambda: lakes.in_tables(wanted).total() > before)
+                now = audit(spark, wanted)
+                assert (now.problems, now.standing) == ((), "at work")
+                lake_cluster.process(2).send(signal.SIGKILL)
+                lake_cluster.process(2).wait_ended(10)
+                time.sleep(1)
+                lake_cluster.start_broker(2)
+            finally:
+                running.stop()
     lakes.land(spark, wanted)
     held = lakes.in_topic(lake_cluster, topic, 6)
     assert lakes.in_tables(wanted) == held
