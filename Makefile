@@ -9,8 +9,8 @@ demo: setup
 check: setup
 	@scripts/check
 
-test: check
-	@.venv/bin/pytest
+test: setup
+	@scripts/test
 
 # One JSON file for each benchmark, in bench/out.
 bench: setup

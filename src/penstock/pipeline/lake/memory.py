@@ -118,10 +118,10 @@ class Memory:
 
     def known_topics(self) -> Collection[str]:
         """Those of the newest order."""
-        if self.newest_order < 0:
-            return ()
-        lines = (self.spark / "offsets" / str(self.newest_order)).read_text().splitlines()
-        return Order.from_offset(json.loads(lines[-1])).topic_ids.keys()
+        with suppress(OSError, ValueError, LookupError, TypeError):  # the file is Spark's, not ours
+            lines = (self.spark / "offsets" / str(self.newest_order)).read_text().splitlines()
+            return Order.from_offset(json.loads(lines[-1])).topic_ids.keys()
+        return ()
 
     # --- reports -----------------------------------------------------------------------------
 
