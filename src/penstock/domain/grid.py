@@ -130,6 +130,8 @@ def _check_axis(name: str, values: Sequence[int], least: int, most: int) -> None
 
 
 _PARTITIONS = (1, 12, 48, 96, 192)
+# With more, three brokers on two cores are so busy copying that no load beside them is punctual.
+_PUNCTUAL_PARTITIONS = (1, 6, 12, 24, 48)
 _DEFAULTS: dict[Kind, ExperimentGrid] = {
     "production": ExperimentGrid(
         partitions=_PARTITIONS,
@@ -149,7 +151,7 @@ _DEFAULTS: dict[Kind, ExperimentGrid] = {
         assignors=("range", "cooperative-sticky", "broker"),
     ),
     "end-to-end": ExperimentGrid(
-        partitions=_PARTITIONS,
+        partitions=_PUNCTUAL_PARTITIONS,
         message_bytes=(100_000,),
         replication=(3,),
         brokers=(3, 5),
