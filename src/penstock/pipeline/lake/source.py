@@ -141,30 +141,27 @@ class OrderBook:
         it gets first for a micro-batch, so orders and micro-batches have the same numbers.)
         """
         while True:
+            must_wait = last.number < 0
             try:
-                found = self._after(last)
+                if found := self._next(last):
+                    return found
             except Away as error:
                 self._hinder(f"waiting for Kafka: {error}", "it goes on when brokers answer")
                 # To Spark, no next order means the end if it reads only what is there.
-                must_wait = self._is_once
-                found = last
+                must_wait = must_wait or self._is_once
             except PenstockError as error:
                 self._hinder(error.message, error.fix, is_final=True)
                 raise
-            else:
-                must_wait = False
-            if found.number >= 0 and found != last:
-                return found
             time.sleep(_PAUSE_S)
-            if last.number >= 0 and (not must_wait or self._job.memory.is_asked_to_stop):
+            if not must_wait or (last.number >= 0 and self._job.memory.is_asked_to_stop):
                 return last
 
-    def _after(self, last: Order) -> Order:
+    def _next(self, last: Order) -> Order | None:
         if self._job.memory.is_asked_to_stop:
-            return last
+            return None
         report = self._report(last)
         if not self._is_once and not self._is_due(report):
-            return last
+            return None
         self._discover(last.topic_ids)
         marks = self._brokers.marks(self._partitions)
         if last.number < 0 or (self._is_once and self._limits is None):
@@ -185,7 +182,7 @@ class OrderBook:
             _require_leaders(
                 {p for p, high in limits.items() if p not in marks and order.ranges[p].start < high}
             )
-            return last
+            return None
         self._ordered_s = time.monotonic()
         return order
 
