@@ -65,13 +65,8 @@ def lake_cluster(parts: Parts, request: pytest.FixtureRequest) -> Iterator[Clust
     if not IS_ROOT:
         yield request.getfixturevalue("cluster")
         return
-    properties = {
-        **DEAD_SOON,
-        "log.cleaner.backoff.ms": 200,  # compaction is looked for every 15 s otherwise
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "allow.everyone.if.no.acl.found": True,
-    }
-    spec = ClusterSpec(brokers=3, properties=properties)
+    # Compaction is looked for every 15 s otherwise.
+    spec = ClusterSpec(brokers=3, properties={**DEAD_SOON, "log.cleaner.backoff.ms": 200})
     with Cluster(spec, parts=parts, name=f"lake-tests-{os.getpid()}") as shared:
         yield shared
 

@@ -19,16 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import (
-    AclBinding,
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    NewPartitions,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient, NewPartitions
 from deltalake import DeltaTable, write_deltalake
 
 from integration import lakes
@@ -156,7 +147,8 @@ def test_the_plan_says_which_lane_reads_what_and_may_change(
         memory.write_plan(plan)
         lakes.send(lake_cluster, topic, values(60))
         (one,) = lakes.land(spark, wanted)
-        assert [[r.partition for r in lane.ranges] for lane in one.report.lanes] == lanes
+        read = sorted(one.report.lanes, key=lambda lane: lane.lane)  # as they came to their turn
+        assert [[r.partition for r in lane.ranges] for lane in read] == lanes
     assert_clean(spark, wanted, 240)
 
 
@@ -279,14 +271,9 @@ def test_compaction_joins_files_and_the_pipeline_goes_on_after_it(
     spark: Any, lake_cluster: Cluster, whole: Pipeline
 ) -> None:
     before = lakes.in_tables(whole)
-    # What a lane wrote that was killed before its report.
-    stray = Path(whole.lake, "events", "part-stray.parquet")
-    stray.write_bytes(b"of nobody")
-    os.utime(stray, (time.time() - 7200,) * 2)
-    done = {one.table: one for one in compact(spark, whole, 10_000_000, vacuum_hours=1)}
+    done = {one.table: one for one in compact(spark, whole, 10_000_000, vacuum_hours=None)}
     assert done["events"].files_after == 1 < done["events"].files_before
     assert lakes.in_tables(whole) == before
-    assert not stray.exists()
     lakes.send(lake_cluster, whole.streams[0].topics[0], values(30))
     lakes.land(spark, whole)
     assert_clean(spark, whole, 630)
@@ -367,24 +354,6 @@ def test_a_topic_that_is_not_there_is_refused_with_its_name(
         query.check_topics(query.prepare(wanted, lakes.config(wanted)))
 
 
-@pytest.mark.root  # where the lake's cluster has permissions
-def test_a_topic_that_may_not_be_seen_or_read_is_said(
-    spark: Any, lake_cluster: Cluster, tmp_path: Path, topic: str, admin: AdminClient
-) -> None:
-    lakes.send(lake_cluster, topic, values(10))
-    wanted = lakes.pipeline(lake_cluster, tmp_path, topic)
-    _rule(admin, topic, AclOperation.READ, AclPermissionType.DENY)  # so nothing else is allowed
-    with pytest.raises(PenstockError, match=f"no topic {topic}, or no permission to see it"):
-        query.check_topics(query.prepare(wanted, lakes.config(wanted)))
-    _rule(admin, topic, AclOperation.DESCRIBE, AclPermissionType.ALLOW)
-    with pytest.raises(PenstockError, match=f"{topic} may not be read") as error:
-        lakes.land(spark, wanted)
-    assert "READ" in str(error.value)
-    admin.delete_acls([_acl(topic, AclOperation.ANY, AclPermissionType.ANY, AclBindingFilter)])
-    _until(lambda: lakes.land(spark, wanted) != [])
-    assert_clean(spark, wanted, 10)
-
-
 def test_the_checkpoint_of_another_pipeline_is_refused(
     lake_cluster: Cluster, tmp_path: Path, topic: str
 ) -> None:
@@ -439,17 +408,6 @@ def test_a_full_disk_ends_it_with_the_reason_and_loses_nothing(
 
 def _until(holds: Callable[[], bool], timeout_s: float = 20) -> None:
     wait_until(holds, timeout_s=timeout_s, what="that")
-
-
-def _acl(topic: str, operation: Any, permission: Any, kind: Any = AclBinding) -> Any:
-    pattern = ResourcePatternType.LITERAL
-    return kind(ResourceType.TOPIC, topic, pattern, "User:ANONYMOUS", "*", operation, permission)
-
-
-def _rule(admin: AdminClient, topic: str, operation: Any, permission: Any) -> None:
-    for made in admin.create_acls([_acl(topic, operation, permission)]).values():
-        made.result(10)
-    time.sleep(0.5)  # until every broker has heard of it
 
 
 def _grows(cluster: Cluster, topic: str, wanted: Pipeline) -> bool:
