@@ -49,9 +49,11 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     ]
     drawn = Table(box=None, pad_edge=False, header_style="dim")
     for name, right in zip(columns, numeric, strict=True):
-        drawn.add_column(name, justify="right" if right else "left", no_wrap=not _out.is_terminal)
+        drawn.add_column(
+            Text(name), justify="right" if right else "left", no_wrap=not _out.is_terminal
+        )
     for row in cells:
-        drawn.add_row(*(Text(cell) for cell in row))  # as it is: [x] is no markup
+        drawn.add_row(*(Text(cell) for cell in row))  # as it is, like the header: [x] is no markup
     _out.print()
     _out.print(drawn)
 
