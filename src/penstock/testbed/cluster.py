@@ -98,9 +98,8 @@ class Cluster(KafkaCluster):
         self._admin = None
         if self._lease is not None:
             lease.release(self._lease)
-        if self._janitor is not None and self._janitor.stdin is not None:
-            self._janitor.stdin.close()  # finds the directory gone, and goes
-            self._janitor.wait()
+        if self._janitor is not None:
+            janitor.dismiss(self._janitor)
         self._lease, self._janitor, self.network, self._security = None, None, None, None
         self.nodes, self._processes = (), {}
 

@@ -29,6 +29,13 @@ def watch(lease: Lease) -> subprocess.Popen[bytes]:
     )
 
 
+def dismiss(watching: subprocess.Popen[bytes]) -> None:
+    """What it watched is released: it finds the directory gone, and goes."""
+    assert watching.stdin is not None
+    watching.stdin.close()
+    watching.wait()
+
+
 def main() -> None:
     directory = Path(sys.argv[1])
     sys.stdin.buffer.read()

@@ -51,9 +51,8 @@ class SparkCluster:
             lease.release(self._lease)
         for child in self._children:
             child.wait()
-        if self._janitor is not None and self._janitor.stdin is not None:
-            self._janitor.stdin.close()  # finds the directory gone, and goes
-            self._janitor.wait()
+        if self._janitor is not None:
+            janitor.dismiss(self._janitor)
         self._lease, self._janitor, self._children = None, None, []
 
     def _start(self) -> None:

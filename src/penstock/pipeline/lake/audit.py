@@ -13,14 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import reduce
-from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from penstock.domain.errors import BadInput
 from penstock.domain.lake.pipeline import Pipeline
 from penstock.pipeline.lake.standing import Standing, standing
+from penstock.pipeline.lake.tables import landed_table
 
 # Problems are shown up to here; the count is of all.
 _SHOWN = 20
@@ -124,8 +123,7 @@ def audit(spark: SparkSession, pipeline: Pipeline) -> Audit:
     # Read once, small: Delta would deal it out over fifty tasks.
     spark.conf.set("spark.databricks.delta.snapshotPartitions", "2")
     now = standing(pipeline)
-    lake = Path(pipeline.lake)
-    ledger = _table(spark, lake, pipeline.ledger_table).cache()
+    ledger = _table(spark, pipeline, pipeline.ledger_table).cache()
     try:
         ranges = range_problems(ledger)
         problems = [row.problem for row in ranges.orderBy("problem").limit(_SHOWN).collect()]
@@ -134,7 +132,7 @@ def audit(spark: SparkSession, pipeline: Pipeline) -> Audit:
         read = [Read(**row.asDict()) for row in _read(ledger).collect()]
         said = [Said(**row.asDict()) for row in _said(ledger).collect()]
         versions = None if now is Standing.SETTLED else _versions(pipeline, said)
-        held = [Held(**row.asDict()) for row in _held(spark, lake, pipeline, versions).collect()]
+        held = [Held(**row.asDict()) for row in _held(spark, pipeline, versions).collect()]
         rows = [*row_problems(read, said, held)]
         return Audit(
             pipeline=pipeline.name,
@@ -248,12 +246,10 @@ def _versions(pipeline: Pipeline, said: Sequence[Said]) -> dict[str, int]:
     return {name: max((s.version for s in said if s.table == name), default=0) for name in names}
 
 
-def _held(
-    spark: SparkSession, lake: Path, pipeline: Pipeline, versions: Mapping[str, int] | None
-) -> DataFrame:
+def _held(spark: SparkSession, pipeline: Pipeline, versions: Mapping[str, int] | None) -> DataFrame:
     """What the tables hold of each partition."""
     parts = [
-        _table(spark, lake, name, versions[name] if versions else None).select(
+        _table(spark, pipeline, name, versions[name] if versions else None).select(
             F.lit(name).alias("table"),
             F.col("kafka_topic").alias("topic"),
             F.col("kafka_partition").alias("partition"),
@@ -295,11 +291,10 @@ def _rows(held: Sequence[Held]) -> Iterator[tuple[str, int]]:
         yield table, sum(h.rows for h in held if h.table == table)
 
 
-def _table(spark: SparkSession, lake: Path, name: str, version: int | None = None) -> DataFrame:
-    path = lake / name
-    if not (path / "_delta_log").is_dir():
-        raise BadInput(
-            f"{path}: there is no such table", "run the pipeline first: penstock pipeline run"
-        )
+def _table(
+    spark: SparkSession, pipeline: Pipeline, name: str, version: int | None = None
+) -> DataFrame:
     reader = spark.read.format("delta")
-    return (reader if version is None else reader.option("versionAsOf", version)).load(str(path))
+    if version is not None:
+        reader = reader.option("versionAsOf", version)
+    return reader.load(landed_table(pipeline, name))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -19,8 +18,8 @@ from penstock.domain.errors import BadInput
 from penstock.domain.lake.order import Marks
 from penstock.domain.lake.partition import Partition
 from penstock.domain.lake.pipeline import Pipeline
+from penstock.pipeline.lake import client
 
-_log = logging.getLogger("penstock.kafka")
 _REQUEST_S = 10.0
 
 
@@ -36,12 +35,9 @@ class Brokers:
         own = {name: value for name, value in config.items() if name != "isolation.level"}
         own["error_cb"] = self._told
         try:
-            self._client = AdminClient(own, logger=_log)
+            self._client = AdminClient(own, logger=client.log)
         except KafkaException as error:
-            raise BadInput(
-                f"Kafka's client refuses its configuration: {error.args[0].str()}",
-                "correct that property in `settings` or client.properties",
-            ) from None
+            raise client.refusal(error) from None
         is_open = config.get("isolation.level") == "read_uncommitted"
         self._isolation = (
             IsolationLevel.READ_UNCOMMITTED if is_open else IsolationLevel.READ_COMMITTED

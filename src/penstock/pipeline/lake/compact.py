@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from penstock.domain.errors import BadInput
 from penstock.domain.lake.pipeline import Pipeline
 from penstock.pipeline.lake.standing import Standing, standing
+from penstock.pipeline.lake.tables import landed_table
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,7 @@ def compact(
     # Delta refuses less than a week, for writers that take long; a lane takes minutes at most.
     spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
     for name in (*pipeline.tables, pipeline.rejects_table, pipeline.ledger_table):
-        path = Path(pipeline.lake) / name
-        if not (path / "_delta_log").is_dir():
-            raise BadInput(
-                f"{path}: there is no such table", "run the pipeline first: penstock pipeline run"
-            )
-        table = DeltaTable.forPath(spark, str(path))
+        table = DeltaTable.forPath(spark, landed_table(pipeline, name))
         before = table.detail().first()
         table.optimize().executeCompaction()
         if vacuum_hours is not None:

@@ -6,7 +6,6 @@ where it stands; if it is asked to go on from there, nothing is fetched anew.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,10 +16,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from penstock.domain.errors import BadInput, PenstockError
 from penstock.domain.lake.order import Range
 from penstock.domain.lake.partition import Partition
+from penstock.pipeline.lake import client
 from penstock.pipeline.lake.records import Records
-
-_log = logging.getLogger("penstock.kafka")
-_log.setLevel(logging.CRITICAL)  # a broker that is away is no news: the report has it
 
 _POLL_S = 0.1
 # Taken from the client at a time.
@@ -84,13 +81,10 @@ class LaneConsumer:
                     "auto.offset.reset": "error",
                     "enable.partition.eof": True,
                 },
-                logger=_log,
+                logger=client.log,
             )
         except KafkaException as error:
-            raise BadInput(
-                f"Kafka's client refuses its configuration: {error.args[0].str()}",
-                "correct that property in `settings` or client.properties",
-            ) from None
+            raise client.refusal(error) from None
         self._positions: dict[Partition, int] = {}
 
     def close(self) -> None:

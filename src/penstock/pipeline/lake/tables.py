@@ -15,6 +15,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction
 
 from penstock.domain.errors import BadInput, PenstockError
+from penstock.domain.lake.pipeline import Pipeline
 from penstock.domain.lake.report import LandedFile
 
 _BATCH = "penstock.batch"
@@ -22,6 +23,16 @@ _BATCH = "penstock.batch"
 _RECENT = 1000
 # Readers need one checkpoint and what follows; to write one takes longer than to commit.
 _CONFIGURATION = {"delta.checkpointInterval": "50"}
+
+
+def landed_table(pipeline: Pipeline, name: str) -> str:
+    """Where a table of the pipeline is, for those who need one that was landed into."""
+    path = Path(pipeline.lake) / name
+    if not (path / "_delta_log").is_dir():
+        raise BadInput(
+            f"{path}: there is no such table", "run the pipeline first: penstock pipeline run"
+        )
+    return str(path)
 
 
 class Tables:
