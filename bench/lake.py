@@ -8,15 +8,13 @@ record is counted: a side that is fast because it lost some would be found.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import shutil
 import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -41,6 +39,7 @@ from penstock.pipeline.session import session
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.parts import find_parts
 from penstock.testbed.warm_up import warm_up
+from steady_load import steady_load
 
 PARTITIONS, LANES = 12, 2
 STEADY_BYTES_PER_S, STEADY_SIZE_BYTES = 10_000_000, 1000
@@ -248,7 +247,8 @@ def _steady(
         wanted = _pipeline(cluster, topic, place, every_s=every_s)
         landed: list[Landed] = []
         memory: list[float] = []
-        with _load(cluster.client_config, topic, seconds + 10):
+        per_s = STEADY_BYTES_PER_S // STEADY_SIZE_BYTES
+        with steady_load(cluster.client_config, topic, PARTITIONS, per_s, STEADY_SIZE_BYTES):
             prepared = query.prepare(wanted, cluster.client_config)
             running = query.start(spark, prepared, tell=landed.append)
             until = time.monotonic() + seconds
@@ -311,35 +311,6 @@ def _ages_ms(landed: list[Landed], place: Path) -> np.ndarray[Any, Any]:
                 sent_us = pc.cast(times.column(0), "int64").to_numpy()
                 found.append(one.at_ms - sent_us / 1000)
     return np.concatenate(found)
-
-
-@contextmanager
-def _load(config: Mapping[str, Any], topic: str, seconds: float) -> Iterator[None]:
-    process = multiprocessing.get_context("spawn").Process(
-        target=_send_steadily, args=(dict(config), topic, seconds), daemon=True
-    )
-    process.start()
-    try:
-        yield
-    finally:
-        process.terminate()
-        process.join()
-
-
-def _send_steadily(config: dict[str, Any], topic: str, seconds: float) -> None:
-    producer = Producer({**config, "linger.ms": 5})
-    values = [os.urandom(STEADY_SIZE_BYTES) for _ in range(1000)]
-    per_turn = STEADY_BYTES_PER_S // STEADY_SIZE_BYTES // 100
-    began = time.monotonic()
-    turn = 0
-    while time.monotonic() - began < seconds:
-        for i in range(per_turn):
-            number = turn * per_turn + i
-            producer.produce(topic, values[number % 1000], partition=number % PARTITIONS)
-        producer.poll(0)
-        turn += 1
-        time.sleep(max(0.0, began + turn / 100 - time.monotonic()))
-    producer.flush(30)
 
 
 def _memory_mb() -> float:

@@ -8,7 +8,6 @@ looked for in the table, with a reader that is not the pipeline's, and the audit
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import random
 import subprocess
@@ -22,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import psutil
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 from deltalake import DeltaTable
 
 from harness import Figure, Row, main
@@ -32,6 +31,7 @@ from penstock.domain.errors import PenstockError
 from penstock.domain.lake.pipeline import Pipeline, Stream
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.parts import find_parts
+from steady_load import steady_load
 
 PARTITIONS, MESSAGES_PER_S, SIZE_BYTES = 12, 2000, 1000
 TOPIC, TABLE = "faults", "events"
@@ -61,24 +61,18 @@ def measure(quick: bool, say: Say) -> tuple[dict[str, Any], list[Row]]:
         )
         file = Path(scratch) / "pipeline.yaml"
         file.write_text(specs.dump_yaml(wanted))
-        ended = multiprocessing.get_context("spawn").Event()
-        load = multiprocessing.get_context("spawn").Process(
-            target=_send, args=(dict(cluster.client_config), ended), daemon=True
-        )
-        load.start()
+        load = steady_load(cluster.client_config, TOPIC, PARTITIONS, MESSAGES_PER_S, SIZE_BYTES)
         life = Life(file, Path(scratch))
         try:
-            life.await_batch(0)
-            for number in range(kills):
-                target = TARGETS[number % len(TARGETS)]
-                say(f"kill {number + 1} of {kills}: {target}")
-                time.sleep(rng.uniform(*BETWEEN_S))
-                recoveries[target].append(life.strike(target))
-            ended.set()
-            load.join(60)
+            with load:
+                life.await_batch(0)
+                for number in range(kills):
+                    target = TARGETS[number % len(TARGETS)]
+                    say(f"kill {number + 1} of {kills}: {target}")
+                    time.sleep(rng.uniform(*BETWEEN_S))
+                    recoveries[target].append(life.strike(target))
         finally:
             life.end()
-            load.kill()
         say("landing what is left, and counting")
         _penstock("run", str(file), "--once")
         audit = json.loads(_penstock("audit", str(file), "--json"))
@@ -192,18 +186,6 @@ def _penstock(*arguments: str) -> str:
     if done.returncode not in (0, 10):  # 10: the audit is not clean, which is a result
         raise PenstockError(f"penstock pipeline {arguments[0]} failed: {done.stderr[-2000:]}")
     return done.stdout
-
-
-def _send(config: dict[str, Any], ended: Any) -> None:
-    producer = Producer({**config, "acks": "all", "enable.idempotence": True, "linger.ms": 5})
-    values = [os.urandom(SIZE_BYTES) for _ in range(100)]
-    number = 0
-    while not ended.wait(0.01):
-        for _ in range(MESSAGES_PER_S // 100):
-            producer.produce(TOPIC, values[number % 100], partition=number % PARTITIONS)
-            number += 1
-        producer.poll(0)
-    producer.flush(60)
 
 
 def _places(partitions: Any, offsets: Any) -> npt.NDArray[np.int64]:

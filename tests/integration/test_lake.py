@@ -19,11 +19,20 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewPartitions,
+    ResourcePatternType,
+    ResourceType,
+)
 from deltalake import DeltaTable, write_deltalake
 
 from integration import lakes
-from penstock.domain.cluster import TopicSpec
+from penstock.domain.cluster import ClusterSpec, TopicSpec
 from penstock.domain.errors import PenstockError
 from penstock.domain.lake.decoder import JsonDecoder
 from penstock.domain.lake.pipeline import Pipeline, Stream, TableBy
@@ -33,6 +42,7 @@ from penstock.pipeline.lake.audit import audit
 from penstock.pipeline.lake.compact import compact
 from penstock.pipeline.lake.memory import Memory
 from penstock.testbed.cluster import Cluster
+from penstock.testbed.parts import Parts
 from penstock.testbed.waiting import wait_until
 
 pytestmark = pytest.mark.integration
@@ -271,8 +281,13 @@ def test_compaction_joins_files_and_the_pipeline_goes_on_after_it(
     spark: Any, lake_cluster: Cluster, whole: Pipeline
 ) -> None:
     before = lakes.in_tables(whole)
-    done = {one.table: one for one in compact(spark, whole, 10_000_000, vacuum_hours=None)}
+    stray, young = (Path(whole.lake) / "events" / name for name in ("stray.parquet", "a.parquet"))
+    for file in (stray, young):
+        file.write_bytes(b"written by a lane that was killed")
+    os.utime(stray, (time.time() - 7200, time.time() - 7200))
+    done = {one.table: one for one in compact(spark, whole, 10_000_000, vacuum_hours=1)}
     assert done["events"].files_after == 1 < done["events"].files_before
+    assert (stray.exists(), young.exists()) == (False, True)
     assert lakes.in_tables(whole) == before
     lakes.send(lake_cluster, whole.streams[0].topics[0], values(30))
     lakes.land(spark, whole)
@@ -352,6 +367,40 @@ def test_a_topic_that_is_not_there_is_refused_with_its_name(
     wanted = lakes.pipeline(lake_cluster, tmp_path, unique("nowhere"))
     with pytest.raises(PenstockError, match="there is no topic nowhere-"):
         query.check_topics(query.prepare(wanted, lakes.config(wanted)))
+
+
+def test_what_may_not_be_read_is_said_and_landed_once_it_may(
+    spark: Any, parts: Parts, tmp_path: Path
+) -> None:
+    topic, of_topic = "guarded", (ResourceType.TOPIC, "guarded", ResourcePatternType.LITERAL)
+    everything = AclBindingFilter(*of_topic, None, None, AclOperation.ANY, AclPermissionType.ANY)
+    # One broker: several would have to let one another in before they know who may come in.
+    spec = ClusterSpec(
+        brokers=1,
+        properties={
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "allow.everyone.if.no.acl.found": True,
+        },
+    )
+    with Cluster(spec, parts=parts, name=f"guarded-{os.getpid()}") as cluster:
+        cluster.create_topic(TopicSpec(name=topic, partitions=2, replication=1))
+        lakes.send(cluster, topic, values(30))
+        admin = AdminClient(cluster.client_config)
+        # Where there are rules, what they do not allow is forbidden.
+        for allowed, told in (
+            (AclOperation.WRITE, "there is no topic guarded, or no permission to see it"),
+            (AclOperation.DESCRIBE, "may not be read"),
+        ):
+            wanted = lakes.pipeline(cluster, tmp_path / told[:3], topic)
+            who = ("User:ANONYMOUS" if allowed is AclOperation.DESCRIBE else "User:other", "*")
+            rule = AclBinding(*of_topic, *who, allowed, AclPermissionType.ALLOW)
+            next(iter(admin.create_acls([rule]).values())).result(10)
+            with pytest.raises(PenstockError, match=told) as error:
+                lakes.land(spark, wanted)
+            assert "give the pipeline's user" in str(error.value)
+            next(iter(admin.delete_acls([everything]).values())).result(10)
+        lakes.land(spark, wanted)
+        assert_clean(spark, wanted, 30)
 
 
 def test_the_checkpoint_of_another_pipeline_is_refused(

@@ -72,6 +72,8 @@ def run(file: Path, master: str, once: bool, metrics_port: int | None, as_json: 
         except (KeyboardInterrupt, SystemExit):  # Ctrl-C, SIGTERM
             say("finishing the micro-batch")
             running.stop()
+    if hindrance := running.hindrance:  # as of a topic that was not there when it ended
+        output.warn(f"{hindrance.message}; {hindrance.fix}")
     _conclude(wanted, watch.status(time.monotonic()), as_json)
 
 
@@ -114,18 +116,16 @@ def audit(file: Path, master: str, as_json: bool) -> None:
 @click.option("--master", default="local[*]", help="Spark master of the compaction.")
 @click.option("--file-mb", type=int, default=128, help="Join files up to this size.")
 @click.option(
-    "--vacuum-hours", type=float, help="Also remove files that no version of these hours needs."
+    "--vacuum-hours", type=int, help="Also remove files that no version of these hours needs."
 )
 @options.as_json
-def compact(
-    file: Path, master: str, file_mb: int, vacuum_hours: float | None, as_json: bool
-) -> None:
+def compact(file: Path, master: str, file_mb: int, vacuum_hours: int | None, as_json: bool) -> None:
     """Join the many small files of a pipeline's tables. It may run meanwhile."""
     if file_mb < 1:
         raise BadInput(f"--file-mb: {file_mb} must be 1 or more")
     if vacuum_hours is not None and vacuum_hours < 1:
         raise BadInput(
-            f"--vacuum-hours: {vacuum_hours:g} must be 1 or more",
+            f"--vacuum-hours: {vacuum_hours} must be 1 or more",
             "younger files may belong to a micro-batch that is still being landed",
         )
     wanted = resolve.load(file)

@@ -92,7 +92,7 @@ class Brokers:
             return {}
         low: dict[Partition, int] = {}
         high: dict[Partition, int] = {}
-        problem = ""
+        problem = "no partition has a leader"
         for into, spec in ((low, OffsetSpec.earliest()), (high, OffsetSpec.latest())):
             asked = self._client.list_offsets(
                 {TopicPartition(*p): spec for p in partitions},
@@ -102,9 +102,12 @@ class Brokers:
             for place, answer in asked.items():
                 try:
                     offset = int(answer.result().offset)
-                    into[Partition(place.topic, place.partition)] = offset
                 except KafkaException as error:
                     problem = error.args[0].str()
+                    continue
+                # While its leader changes it may be "unknown", which is a negative number.
+                if offset >= 0:
+                    into[Partition(place.topic, place.partition)] = offset
         marks = {p: Marks(low[p], high[p]) for p in partitions if p in low and p in high}
         if not marks:
             raise Away(problem)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import deltalake
 from pyspark.sql import SparkSession
 
 from penstock.domain.errors import BadInput
@@ -24,7 +25,7 @@ class Compacted:
 
 
 def compact(
-    spark: SparkSession, pipeline: Pipeline, file_bytes: int, vacuum_hours: float | None
+    spark: SparkSession, pipeline: Pipeline, file_bytes: int, vacuum_hours: int | None
 ) -> Iterator[Compacted]:
     """Delta's OPTIMIZE: readers and the pipeline itself go on meanwhile; no row changes."""
     from delta.tables import DeltaTable  # the lake's extra of PySpark
@@ -36,14 +37,25 @@ def compact(
         )
     spark.conf.set("spark.databricks.delta.optimize.maxFileSize", str(file_bytes))
     spark.conf.set("spark.databricks.delta.optimize.minFileSize", str(file_bytes // 2))
-    # Delta refuses less than a week, for writers that take long; a lane takes minutes at most.
-    spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
     for name in (*pipeline.tables, pipeline.rejects_table, pipeline.ledger_table):
-        table = DeltaTable.forPath(spark, landed_table(pipeline, name))
+        path = landed_table(pipeline, name)
+        table = DeltaTable.forPath(spark, path)
         before = table.detail().first()
         table.optimize().executeCompaction()
         if vacuum_hours is not None:
-            table.vacuum(vacuum_hours)
+            _vacuum(path, vacuum_hours)
         after = table.detail().first()
         assert before is not None and after is not None
         yield Compacted(name, before.numFiles, after.numFiles, after.sizeInBytes)
+
+
+def _vacuum(path: str, hours: int) -> None:
+    """Not Spark's, which takes a minute for what is a listing and some removals."""
+    deltalake.DeltaTable(path).vacuum(
+        hours,
+        dry_run=False,
+        # A week by default, for writers that take long; a lane takes minutes at most.
+        enforce_retention_duration=False,
+        # Also what was written and never committed, as by a worker that was killed.
+        full=True,
+    )
