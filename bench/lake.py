@@ -1,8 +1,9 @@
 """The lake: lanes against Spark's own Kafka connector, a micro-batch's fixed cost, freshness, memory.
 
 Both sides land the same backlog in a Delta table with the same columns and the same compression, on
-the same two cores with the brokers beside them, in turn, with as many bytes per micro-batch. What
-counts is the time from the end of the first micro-batch to the end of the last. Afterwards every
+the same two cores with the brokers beside them, in turn, with as many bytes per micro-batch: those
+of the default, and in full also three times as many, for the connector has the higher cost per
+micro-batch. What counts is the time from the end of the first micro-batch to the end of the last. Afterwards every
 record is counted: a side that is fast because it lost some would be found.
 """
 
@@ -15,6 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -29,9 +31,11 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from harness import Figure, Row, main
+from penstock import jars
 from penstock.domain.cluster import ClusterSpec, TopicSpec
 from penstock.domain.errors import PenstockError
 from penstock.domain.lake.pipeline import Pipeline, Stream
+from penstock.java import find_java
 from penstock.measure.backlog import fill
 from penstock.pipeline.lake import query
 from penstock.pipeline.lake.landing import Landed
@@ -48,9 +52,12 @@ Say = Callable[[str], None]
 
 def measure(quick: bool, say: Say) -> tuple[dict[str, Any], list[Row]]:
     repeats = 3 if quick else 5
-    # Messages of each size, and how many micro-batches they are.
-    backlog_bytes = {100: 150_000_000 if quick else 400_000_000,
+    # Messages of each size: several micro-batches.
+    backlog_bytes = {100: 200_000_000 if quick else 800_000_000,
                      1000: 400_000_000 if quick else 1_000_000_000}  # fmt: skip
+    lane_bytes = {"": Pipeline.lane_bytes, "_large": 3 * Pipeline.lane_bytes}
+    if quick:
+        del lane_bytes["_large"]
     keys: dict[str, Any] = {}
     rows: list[Row] = []
     with (
@@ -59,17 +66,23 @@ def measure(quick: bool, say: Say) -> tuple[dict[str, Any], list[Row]]:
     ):
         warm_up(cluster, 5)
         config = {**query.SPARK_CONFIG, "spark.sql.streaming.numRecentProgressUpdates": "10000",
-                  "spark.sql.parquet.compression.codec": "zstd"}  # fmt: skip
+                  "spark.sql.parquet.compression.codec": "zstd", "spark.jars": _jars(),
+                  # Fifty by default, which costs the connector a second per micro-batch.
+                  "spark.databricks.delta.snapshotPartitions": "2"}  # fmt: skip
         say("starting Spark")
         spark = session(query.with_retries("local[2]"), app="bench", with_lake=True, config=config)
         for size, total in backlog_bytes.items():
-            ratio, speeds = _compare(spark, cluster, Path(scratch), size, total, repeats, say)
-            name = f"{size}b" if size < 1000 else f"{size // 1000}kb"
-            keys |= {f"ratio_vs_jvm_{name}": ratio.median, f"ratio_vs_jvm_{name}_spread": ratio}
-            for side, speed in speeds.items():
-                keys[f"{side}_rows_per_s_{name}"] = speed
-                rows.append(Row(f"{side}, {name}: rows/s into Delta", _thousands(speed)))
-            rows.append(Row(f"ratio_vs_jvm_{name}", ratio, "≥ 1.3", ratio.median >= 1.3))
+            count = _fill(cluster, size, total, say)
+            for kind, most_bytes in lane_bytes.items():
+                contest = Contest(cluster, Path(scratch), size, count, most_bytes)
+                ratio, speeds = _compare(spark, contest, repeats, say)
+                name = f"{size}b{kind}" if size < 1000 else f"{size // 1000}kb{kind}"
+                keys |= {f"ratio_vs_jvm_{name}": ratio.median, f"ratio_vs_jvm_{name}_spread": ratio}
+                for side, speed in speeds.items():
+                    keys[f"{side}_rows_per_s_{name}"] = speed
+                    rows.append(Row(f"{side}, {name}: rows/s into Delta", _thousands(speed)))
+                rows.append(Row(f"ratio_vs_jvm_{name}", ratio, "≥ 1.3", ratio.median >= 1.3))
+            cluster.admin.delete_topic(_backlog(size))
         fixed = _fixed_ms(spark, cluster, Path(scratch), 30 if quick else 200, say)
         keys |= {"batch_fixed_ms_4_lanes": fixed.median, "batch_fixed_ms_4_lanes_spread": fixed}
         rows.append(Row("batch_fixed_ms_4_lanes", fixed, "≤ 250", fixed.median <= 250))
@@ -80,43 +93,66 @@ def measure(quick: bool, say: Say) -> tuple[dict[str, Any], list[Row]]:
     return keys, rows
 
 
+def _jars() -> str:
+    """Delta's, and those of the connector to compare with."""
+    java, cache = find_java(os.environ), jars.default_cache_dir(os.environ)
+    found = [
+        jar for name in ("lake", "jvm-connector") for jar in jars.bundle(name, cache, java=java)
+    ]
+    return ",".join(map(str, found))
+
+
 # --- lanes against the connector ------------------------------------------------------------------
 
 
-def _compare(
-    spark: SparkSession,
-    cluster: Cluster,
-    scratch: Path,
-    size_bytes: int,
-    total_bytes: int,
-    repeats: int,
-    say: Say,
-) -> tuple[Figure, dict[str, Figure]]:
-    topic = f"backlog-{size_bytes}"
+@dataclass(frozen=True)
+class Contest:
+    """What both sides are to land, and how much of it per lane and micro-batch."""
+
+    cluster: Cluster
+    scratch: Path
+    size_bytes: int
+    count: int
+    lane_bytes: int
+
+    @property
+    def topic(self) -> str:
+        return _backlog(self.size_bytes)
+
+
+def _backlog(size_bytes: int) -> str:
+    return f"backlog-{size_bytes}"
+
+
+def _fill(cluster: Cluster, size_bytes: int, total_bytes: int, say: Say) -> int:
+    """How many records it came to."""
+    topic = _backlog(size_bytes)
     cluster.create_topic(TopicSpec(name=topic, partitions=PARTITIONS, replication=1))
     say(f"filling {total_bytes / 1e6:.0f} MB of {size_bytes} B")
-    count = fill(
-        cluster.client_config,
-        topic,
-        PARTITIONS,
-        total_bytes // PARTITIONS,
-        content="random",
-        size_bytes=size_bytes,
-    )
+    each = total_bytes // PARTITIONS
+    config = cluster.client_config
+    return fill(config, topic, PARTITIONS, each, content="random", size_bytes=size_bytes)
+
+
+def _compare(
+    spark: SparkSession, contest: Contest, repeats: int, say: Say
+) -> tuple[Figure, dict[str, Figure]]:
     speeds: dict[str, list[float]] = {"lanes": [], "jvm": []}
     for turn in range(-1, repeats):  # the first of each is to get warm
         for side, carry_out in (("lanes", _lanes), ("jvm", _jvm)):
-            say(f"{size_bytes} B: {side}, turn {turn + 1} of {repeats}")
-            place = scratch / f"{side}-{size_bytes}-{turn}"
-            ends = carry_out(spark, cluster, topic, place, size_bytes)
+            say(
+                f"{contest.size_bytes} B, {contest.lane_bytes / 1e6:.0f} MB per lane: "
+                f"{side}, turn {turn + 1} of {repeats}"
+            )
+            place = contest.scratch / side
+            ends = carry_out(spark, contest, place)
             held = DeltaTable(f"{place}/events").to_pyarrow_dataset().count_rows()
-            if held != count:
-                raise PenstockError(f"{side} landed {held} of {count} records")
+            if held != contest.count:
+                raise PenstockError(f"{side} landed {held} of {contest.count} records")
             if turn >= 0:
                 seconds = ends[-1][0] - ends[0][0]
                 speeds[side].append(sum(rows for _, rows in ends[1:]) / seconds)
             shutil.rmtree(place)
-    cluster.admin.delete_topic(topic)
     pairs = zip(speeds["lanes"], speeds["jvm"], strict=True)
     return (
         Figure.of([lanes / jvm for lanes, jvm in pairs]),
@@ -134,30 +170,28 @@ def _pipeline(cluster: Cluster, topic: str, place: Path, **fields: Any) -> Pipel
     )
 
 
-def _lanes(
-    spark: SparkSession, cluster: Cluster, topic: str, place: Path, _: int
-) -> list[tuple[float, int]]:
+def _lanes(spark: SparkSession, contest: Contest, place: Path) -> list[tuple[float, int]]:
     """(end, rows) of every micro-batch."""
     ends: list[tuple[float, int]] = []
 
     def tell(landed: Landed) -> None:
         ends.append((time.monotonic(), sum(lane.rows for lane in landed.report.lanes)))
 
-    prepared = query.prepare(_pipeline(cluster, topic, place), cluster.client_config)
+    cluster = contest.cluster
+    wanted = _pipeline(cluster, contest.topic, place, lane_bytes=contest.lane_bytes)
+    prepared = query.prepare(wanted, cluster.client_config)
     running = query.start(spark, prepared, only_what_is_there=True, tell=tell)
     while not running.wait(1.0):
         pass
     return ends
 
 
-def _jvm(
-    spark: SparkSession, cluster: Cluster, topic: str, place: Path, size_bytes: int
-) -> list[tuple[float, int]]:
-    per_batch = LANES * Pipeline.lane_bytes // size_bytes
+def _jvm(spark: SparkSession, contest: Contest, place: Path) -> list[tuple[float, int]]:
+    per_batch = LANES * contest.lane_bytes // contest.size_bytes
     records = (
         spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", cluster.bootstrap_servers)
-        .option("subscribe", topic)
+        .option("kafka.bootstrap.servers", contest.cluster.bootstrap_servers)
+        .option("subscribe", contest.topic)
         .option("startingOffsets", "earliest")
         .option("includeHeaders", "true")
         .option("maxOffsetsPerTrigger", per_batch)

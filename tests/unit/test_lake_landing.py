@@ -61,7 +61,7 @@ def lanes(pipeline: Pipeline, batch: int) -> Sequence[LaneReport]:
             [f"topic-{table}"] * PER_BATCH,
             [0] * PER_BATCH,
             offsets,
-            [(1, 1000)] * PER_BATCH,
+            [1000] * PER_BATCH,
             [None] * PER_BATCH,
             [None] * PER_BATCH,
             [b"x"] * PER_BATCH,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
 HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
@@ -34,7 +35,8 @@ class Records:
     topics: list[str] = field(default_factory=list)
     partitions: list[int] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)
-    timestamps: list[tuple[int, int]] = field(default_factory=list)
+    # None: the record has none. (No tuples: Python's collector would look at each, ever again.)
+    times_ms: list[int | None] = field(default_factory=list)
     keys: list[bytes | None] = field(default_factory=list)
     headers: list[Any] = field(default_factory=list)
     values: list[bytes | None] = field(default_factory=list)
@@ -49,7 +51,7 @@ class Records:
         self.topics += [m.topic() for m in messages]  # type: ignore[misc]
         self.partitions += [m.partition() for m in messages]  # type: ignore[misc]
         self.offsets += [m.offset() for m in messages]  # type: ignore[misc]
-        self.timestamps += [m.timestamp() for m in messages]
+        self.times_ms += _times_ms([m.timestamp() for m in messages])
         self.headers += [m.headers() for m in messages]
         self.keys += keys
         self.values += values
@@ -61,9 +63,8 @@ class Records:
 
     def span_ms(self) -> tuple[int | None, int | None]:
         """The times of the oldest and of the newest."""
-        known = {pair for pair in self.timestamps if pair[0] != TIMESTAMP_NOT_AVAILABLE}
-        times_ms = [time_ms for _, time_ms in known]
-        return min(times_ms, default=None), max(times_ms, default=None)
+        known = [time_ms for time_ms in self.times_ms if time_ms is not None]
+        return min(known, default=None), max(known, default=None)
 
     def only(self, which: Sequence[int]) -> Records:
         """Some of them, by their places."""
@@ -71,7 +72,7 @@ class Records:
             self.topics,
             self.partitions,
             self.offsets,
-            self.timestamps,
+            self.times_ms,
             self.keys,
             self.headers,
             self.values,
@@ -80,18 +81,15 @@ class Records:
 
     def kafka_columns(self) -> pa.Table:
         """What the record brings beside its value."""
-        kinds, times_ms = zip(*self.timestamps, strict=True) if self.timestamps else ((), ())
-        # Almost always they are all there, and to ask each is slow.
-        unknown = TIMESTAMP_NOT_AVAILABLE in set(kinds)
-        times = np.array(times_ms, dtype=np.int64)
-        is_odd = np.abs(times) > _MOST_MS
-        mask = is_odd | (np.array(kinds) == TIMESTAMP_NOT_AVAILABLE) if unknown else is_odd
-        timestamps = pa.array(times * _US_PER_MS, mask=mask)
+        times_ms = pa.array(self.times_ms, pa.int64())
+        # A producer may have set anything.
+        is_odd = pc.greater(pc.abs(times_ms), _MOST_MS)
+        times_us = pc.multiply(pc.if_else(is_odd, None, times_ms), _US_PER_MS)
         arrays = [
             pa.array(self.topics, pa.string()),
             pa.array(np.array(self.partitions, dtype=np.int32)),
             pa.array(np.array(self.offsets, dtype=np.int64)),
-            timestamps.cast(KAFKA_COLUMNS.field("kafka_timestamp").type),
+            times_us.cast(KAFKA_COLUMNS.field("kafka_timestamp").type),
             pa.array(self.keys, pa.binary()),
             self._headers(),
         ]
@@ -108,6 +106,13 @@ class Records:
             ],
             kind,
         )
+
+
+def _times_ms(timestamps: Sequence[tuple[int, int]]) -> list[int | None]:
+    kinds = {kind for kind, _ in timestamps}
+    if TIMESTAMP_NOT_AVAILABLE not in kinds:  # almost always
+        return [time_ms for _, time_ms in timestamps]
+    return [None if kind == TIMESTAMP_NOT_AVAILABLE else ms for kind, ms in timestamps]
 
 
 def _lengths(values: list[bytes | None]) -> npt.NDArray[np.int64]:

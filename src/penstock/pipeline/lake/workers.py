@@ -50,15 +50,17 @@ def carry_out(task: LaneTask, job: LaneJob) -> LaneReport:
     kept.used_s = time.monotonic()
     _consumers[key] = kept
     _forget()
-    _set_imports_aside()
+    _leave_collecting_to_spark()
     return report
 
 
 @cache
-def _set_imports_aside() -> None:
-    """Spark's worker looks for garbage after every task, also among all that was ever imported."""
+def _leave_collecting_to_spark() -> None:
+    """Its worker looks for garbage after every task, which is often enough: among the thousands of
+    messages that a lane holds, Python would look again and again. What was imported is left out."""
     gc.collect()
     gc.freeze()
+    gc.disable()
 
 
 def _forget() -> None:
