@@ -152,10 +152,11 @@ class Life:
             break
         else:
             raise PenstockError(f"there is no {target} to kill:\n{self._log.read_text()[-3000:]}")
-        killed_s, before = time.monotonic(), self.batches
+        killed_s = time.monotonic()
         if target != "worker":
+            # Without its Java, the driver may still finish a landing that it has begun.
             self._process.wait(60)
-        self.await_batch(before)
+        self.await_batch(self.batches)
         return time.monotonic() - killed_s
 
     def _find(self, target: str) -> list[psutil.Process]:
