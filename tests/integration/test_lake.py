@@ -426,7 +426,7 @@ def test_two_pipelines_on_one_checkpoint_are_refused(
 
 
 @pytest.mark.root
-def test_a_full_disk_ends_it_with_the_reason_and_loses_nothing(
+def test_a_disk_that_is_full_or_read_only_ends_it_with_the_reason_and_loses_nothing(
     spark: Any, lake_cluster: Cluster, tmp_path: Path, topic: str
 ) -> None:
     small = tmp_path / "small"
@@ -446,7 +446,13 @@ def test_a_full_disk_ends_it_with_the_reason_and_loses_nothing(
             lakes.land(spark, wanted)
         subprocess.run(["mount", "-o", "remount,size=64m", small], check=True)
         lakes.land(spark, wanted)
-        assert_clean(spark, wanted, 4000)
+        lakes.send(lake_cluster, topic, values(30))
+        subprocess.run(["mount", "-o", "remount,ro", small], check=True)
+        with pytest.raises(PenstockError, match=r"cannot be written.*Read-only file system"):
+            lakes.land(spark, wanted)
+        subprocess.run(["mount", "-o", "remount,rw", small], check=True)
+        lakes.land(spark, wanted)
+        assert_clean(spark, wanted, 4030)
         assert lakes.in_tables(wanted) == lakes.in_topic(lake_cluster, topic, 3)
     finally:
         subprocess.run(["umount", small], check=True)

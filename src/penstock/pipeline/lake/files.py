@@ -6,6 +6,7 @@ import json
 import time
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,8 @@ def write_rows(
         )
         size_bytes = target.stat().st_size
     except OSError as error:
-        target.unlink(missing_ok=True)
+        with suppress(OSError):  # which a read-only disk refuses too
+            target.unlink(missing_ok=True)
         raise PenstockError(
             f"{target}: cannot be written: {error.strerror or error}",
             "make room or give the right to write; the pipeline goes on where it was",
