@@ -14,12 +14,16 @@ from penstock.domain.errors import BadInput, PenstockError
 
 
 @contextmanager
-def sole_owner(path: Path) -> Iterator[None]:
-    """Nobody else writes into this directory meanwhile, or it is refused. Ends with the process."""
+def sole_owner(path: Path, *, among_equals: bool = False) -> Iterator[None]:
+    """Nobody else writes into this directory meanwhile, or it is refused. Ends with the process.
+
+    `among_equals`: others who say the same may.
+    """
     descriptor = os.open(path, os.O_RDONLY)
+    kind = fcntl.LOCK_SH if among_equals else fcntl.LOCK_EX
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
         except BlockingIOError:
             raise BadInput(
                 f"{path}: another command is at work on it", "wait for it, or end it first"

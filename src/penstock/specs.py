@@ -264,6 +264,9 @@ def _structure_tuple(value: Any, wanted: Any) -> Any:
 def _structure_mapping(value: Any, wanted: Any) -> Any:
     if not isinstance(value, Mapping):
         raise Unfit(value, "a mapping")
+    key, _ = get_args(wanted)
+    if key is int:  # which JSON can only say as text
+        value = {int(k) if isinstance(k, str) and k.isdigit() else k: v for k, v in value.items()}
     entries: Any = GenericAlias(dict, get_args(wanted))
     return _converter.structure(value, entries)
 

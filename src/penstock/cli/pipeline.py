@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from penstock.autoscaler.controller import Tell
 from penstock.cli import evidence, options, output
 from penstock.cli.capacity import capacity
 from penstock.domain.errors import BadInput
@@ -19,6 +20,7 @@ from penstock.pipeline.lake.compact import compact as carry_out_compaction
 from penstock.pipeline.lake.landing import Landed
 from penstock.pipeline.lake.metrics import Metrics
 from penstock.pipeline.lake.query import Running
+from penstock.pipeline.lake.scaling import scaled
 from penstock.pipeline.lake.status import Status, Watch
 from penstock.pipeline.session import session
 from penstock.progress import Progress
@@ -43,8 +45,22 @@ pipeline.add_command(capacity)
 @click.option("--master", default="local[*]", help="Spark master that the lanes run on.")
 @click.option("--once", is_flag=True, help="Land what the topics hold now, then end.")
 @click.option("--metrics-port", type=int, help="Serve Prometheus metrics on this port.")
+@click.option(
+    "--autoscale",
+    type=click.Choice(["inside", "outside"]),
+    help="Lanes follow the write speed, as decided here or by `penstock autoscaler run`.",
+)
+@click.option("--conf", "conf", multiple=True, metavar="NAME=VALUE", help="A setting of Spark's.")
 @options.as_json
-def run(file: Path, master: str, once: bool, metrics_port: int | None, as_json: bool) -> None:
+def run(
+    file: Path,
+    master: str,
+    once: bool,
+    metrics_port: int | None,
+    autoscale: str | None,
+    conf: tuple[str, ...],
+    as_json: bool,
+) -> None:
     """Land the topics of FILE until stopped; SIGTERM or Ctrl-C lets the micro-batch finish."""
     wanted = resolve.load(file)
     config, warnings = resolve.client_config(wanted)
@@ -55,23 +71,28 @@ def run(file: Path, master: str, once: bool, metrics_port: int | None, as_json: 
         metrics.serve(metrics_port)
     watch = Watch(wanted.rejects_table, time.monotonic())
 
-    def tell(landed: Landed) -> None:
-        watch.add(landed, time.monotonic())
-        metrics.add(landed)
-
     with query.owned(wanted), output.progress() as say:
         prepared = query.prepare(wanted, config)
         query.check_topics(prepared)
         say("starting Spark")
         spark = session(
-            query.with_retries(master), app=f"penstock-{wanted.name}", config=query.SPARK_CONFIG
+            query.with_retries(master),
+            app=f"penstock-{wanted.name}",
+            config={**query.SPARK_CONFIG, **_settings(conf)},
         )
-        running = query.start(spark, prepared, only_what_is_there=once, tell=tell)
-        try:
-            _follow(running, watch, say)
-        except (KeyboardInterrupt, SystemExit):  # Ctrl-C, SIGTERM
-            say("finishing the micro-batch")
-            running.stop()
+        with scaled(autoscale, spark, prepared, _told) as tell_autoscaler:
+
+            def tell(landed: Landed) -> None:
+                watch.add(landed, time.monotonic())
+                metrics.add(landed)
+                tell_autoscaler(landed)
+
+            running = query.start(spark, prepared, only_what_is_there=once, tell=tell)
+            try:
+                _follow(running, watch, say)
+            except (KeyboardInterrupt, SystemExit):  # Ctrl-C, SIGTERM
+                say("finishing the micro-batch")
+                running.stop()
     if hindrance := running.hindrance:  # as of a topic that was not there when it ended
         output.warn(f"{hindrance.message}; {hindrance.fix}")
     _conclude(wanted, watch.status(time.monotonic()), as_json)
@@ -147,6 +168,18 @@ def compact(file: Path, master: str, file_mb: int, vacuum_hours: int | None, as_
         ("table", "files before", "after", "size"),
         [(o.table, o.files_before, o.files_after, _mb(o.size_bytes)) for o in done],
     )
+
+
+def _settings(conf: tuple[str, ...]) -> dict[str, str]:
+    for given in conf:
+        if "=" not in given:
+            raise BadInput(f"--conf: {given!r} must be NAME=VALUE")
+    return {name: value for name, _, value in (given.partition("=") for given in conf)}
+
+
+def _told(told: Tell) -> None:
+    """What the autoscaler has to say."""
+    (output.warn if told.is_warning else output.note)(told.text)
 
 
 def _follow(running: Running, watch: Watch, say: Progress) -> None:

@@ -73,6 +73,8 @@ class LaneTask:
     lane: int
     batch: int
     ranges: Mapping[Partition, Range]
+    # The version of the plan that it follows.
+    plan: int = 0
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
+from penstock.domain.autoscaling import Autoscaling
 from penstock.domain.client import is_secret
 from penstock.domain.lake.decoder import Decoder, RawDecoder
 from penstock.domain.value import Bound, Doc, FieldError, Value
@@ -92,6 +93,10 @@ class Pipeline(Value):
     settings: Annotated[
         Mapping[str, str | int | float | bool], Doc("any consumer property, by Kafka's name")
     ] = field(default_factory=dict)
+    autoscaling: Annotated[
+        Autoscaling,
+        Doc("how lanes follow the write speed, if the pipeline is run with --autoscale"),
+    ] = field(default_factory=Autoscaling)
     streams: Annotated[tuple[Stream, ...], Doc("the first whose topics fit a topic takes it")]
     lake: Annotated[str, Doc("the directory of the tables")]
     checkpoint: Annotated[
@@ -106,6 +111,9 @@ class Pipeline(Value):
     lane_seconds: Annotated[
         float, Bound(gt=0, le=600), Doc("or after so long, whatever it has got by then")
     ] = 2.0
+    lane_bytes_per_s: Annotated[
+        float | None, Bound(gt=0), Doc("a lane lands no more than this, to spare what it writes to")
+    ] = None
     every_s: Annotated[
         float,
         Bound(ge=0, le=3600),

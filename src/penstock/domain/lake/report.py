@@ -62,6 +62,7 @@ class LaneReport(Value):
 
     batch: int
     lane: int
+    plan: Annotated[int, Doc("the version of the plan that it followed; 0: the default")] = 0
     files: tuple[LandedFile, ...] = ()
     ranges: tuple[LandedRange, ...] = ()
     gather_s: float = 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -21,6 +22,8 @@ from penstock.domain.lake.pipeline import Pipeline
 from penstock.pipeline.lake import client
 
 _REQUEST_S = 10.0
+# Kafka's topics, and the autoscaler's: no pattern means these.
+_OWN = re.compile(r"__|penstock\..+\.(speeds|group)$")
 
 
 class Away(Exception):
@@ -60,7 +63,7 @@ class Brokers:
                 f"there is no topic {', '.join(missing)}, or no permission to see it",
                 "create it, correct `topics`, or give the pipeline's user DESCRIBE on it",
             )
-        taken = [t for t in found if pipeline.stream_of(t) is not None and not t.startswith("__")]
+        taken = [t for t in found if pipeline.stream_of(t) is not None and not _OWN.match(t)]
         partitions: set[Partition] = set()
         for topic in taken:
             problem = found[topic].error

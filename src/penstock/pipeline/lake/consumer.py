@@ -57,7 +57,13 @@ class Gathered:
 class LaneConsumer:
     """One consumer; used by one task at a time."""
 
-    def __init__(self, config: Mapping[str, Any], lane_bytes: int, partitions: int) -> None:
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        lane_bytes: int,
+        partitions: int,
+        group: str = "penstock-lane",
+    ) -> None:
         fair = lane_bytes // max(1, partitions)
         try:
             self._consumer = Consumer(
@@ -75,7 +81,7 @@ class LaneConsumer:
                     # then the consumer cannot ask it for anything else.
                     "fetch.wait.max.ms": 50,
                     **config,
-                    "group.id": "penstock-lane",  # it must have one, and never joins it
+                    "group.id": group,  # it must have one, and never joins it
                     "enable.auto.commit": False,
                     "enable.auto.offset.store": False,
                     "auto.offset.reset": "error",
@@ -89,6 +95,10 @@ class LaneConsumer:
 
     def close(self) -> None:
         self._consumer.close()
+
+    def commit(self, offsets: list[TopicPartition]) -> None:
+        """Tell Kafka, for those who look at a group's lag."""
+        self._consumer.commit(offsets=offsets, asynchronous=True)
 
     def gather(
         self, wanted: Mapping[Partition, Range], most_bytes: int, until_s: float

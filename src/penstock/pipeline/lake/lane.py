@@ -40,11 +40,15 @@ def work(task: LaneTask, pipeline: Pipeline, consumer: LaneConsumer, sorter: Sor
         write_rows(Path(pipeline.lake), table, pa.concat_tables(parts), name, pipeline.compression)
         for table, parts in done.tables.items()
     )
+    if pipeline.lane_bytes_per_s is not None:
+        due = started + gathered.size_bytes / pipeline.lane_bytes_per_s
+        time.sleep(max(0.0, due - time.monotonic()))
     written_at = time.monotonic()
     oldest_ms, newest_ms = gathered.records.span_ms()
     return LaneReport(
         batch=task.batch,
         lane=task.lane,
+        plan=task.plan,
         files=files,
         ranges=tuple(_ranges(task, gathered, done)),
         gather_s=gathered_at - started,

@@ -26,6 +26,8 @@ from penstock.domain.lake.report import BatchReport
 from penstock.domain.value import Doc, Value
 from penstock.files import create_file, write_file
 
+# Where consumers without Spark have their memories, each its own.
+CONSUMERS = "consumers"
 FORMAT = 1
 _REPORTS_KEPT = 20
 
@@ -64,6 +66,11 @@ class Memory:
         """Make it, or check that it belongs to this pipeline; whether it was made."""
         lake = str(Path(pipeline.lake).resolve())
         file = self.path / "pipeline.json"
+        if (self.path / CONSUMERS).exists():
+            raise BadInput(
+                f"{self.path}: is the checkpoint of plain consumers, which Spark cannot go on from",
+                "go on with penstock autoscaler run --consumers, or use another name and lake",
+            )
         try:
             (self.path / "reports").mkdir(parents=True, exist_ok=True)
         except OSError as error:

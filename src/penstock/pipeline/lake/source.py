@@ -218,7 +218,7 @@ class OrderBook:
         for lane, partitions in enumerate(fitted(plan, order.ranges)):
             ranges = {p: order.ranges[p] for p in partitions if order.ranges[p].has_work}
             if ranges:
-                tasks.append(LaneTask(lane, order.number, ranges))
+                tasks.append(LaneTask(lane, order.number, ranges, plan.version))
         last = self._job.memory.report(order.number - 1)
         turns = in_turn(last.lanes if last else ())
         return sorted(tasks, key=lambda task: turns.get(task.lane, len(turns)))

@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from penstock.domain.errors import BadInput
 from penstock.domain.lake.pipeline import Pipeline
 from penstock.files import sole_owner
-from penstock.pipeline.lake.memory import Memory
+from penstock.pipeline.lake.memory import CONSUMERS, Memory
 
 
 class Standing(Enum):
@@ -25,9 +25,11 @@ def standing(pipeline: Pipeline) -> Standing:
     memory = Memory(Path(pipeline.checkpoint_path))
     if not memory.path.is_dir():
         return Standing.SETTLED
+    memories = [memory, *(Memory(path) for path in (memory.path / CONSUMERS).glob("[0-9]*"))]
     try:
         with sole_owner(memory.path):
-            return Standing.HALF_LANDED if _is_half_landed(pipeline, memory) else Standing.SETTLED
+            is_half_landed = any(_is_half_landed(pipeline, each) for each in memories)
+            return Standing.HALF_LANDED if is_half_landed else Standing.SETTLED
     except BadInput:
         return Standing.AT_WORK
 

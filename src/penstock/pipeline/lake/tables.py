@@ -112,7 +112,7 @@ class Tables:
                 mode="append",
                 schema=self._schemas[table],
                 commit_properties=CommitProperties(
-                    custom_metadata={_BATCH: str(batch)},
+                    custom_metadata={_BATCH: self._name_of(batch)},
                     app_transactions=[Transaction(self._id, batch)],
                 ),
             )
@@ -141,10 +141,12 @@ class Tables:
                     "restore it; its records were read and are nowhere else in the lake",
                 )
 
-    @staticmethod
-    def _version_of(handle: DeltaTable, batch: int) -> int:
+    def _name_of(self, batch: int) -> str:
+        return f"{self._id}/{batch}"
+
+    def _version_of(self, handle: DeltaTable, batch: int) -> int:
         for commit in handle.history(_RECENT):
-            if commit.get(_BATCH) == str(batch):
+            if commit.get(_BATCH) == self._name_of(batch):
                 return int(commit["version"])
         return -1  # older than the log remembers
 

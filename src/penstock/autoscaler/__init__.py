@@ -1,0 +1,1 @@
+"""The fewest lanes that keep up, and the fewest moves: monitor, packing, controller."""

@@ -1,0 +1,241 @@
+"""What monitor, controller and hosts tell one another, through two topics of the cluster.
+
+`penstock.NAME.speeds` has the monitor's measurements. `penstock.NAME.group` has a partition per
+host for commands to it, and partition 0 for answers to the controller (S2, 4.4.2). It is compacted:
+the last command to a host stays, and is what it acts on when it comes back.
+
+The controller writes in transactions under one id, so of two controllers the older one is fenced by
+Kafka itself: it can command nothing any more, and ends with that reason.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+from penstock import specs
+from penstock.autoscaler.controller import Send
+from penstock.domain.autoscaling import Answer, Command, Measurement
+from penstock.domain.errors import PenstockError
+from penstock.pipeline.lake import client
+
+_REQUEST_S = 10.0
+_ANSWERS = 0
+_SOURCE = "message.json"
+_FENCED = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
+
+
+class Superseded(PenstockError):
+    """Another controller has begun."""
+
+
+class Topics:
+    """The two topics of a pipeline; made if they are not there."""
+
+    def __init__(self, name: str, config: Mapping[str, Any], most_hosts: int) -> None:
+        self.speeds, self.group = f"penstock.{name}.speeds", f"penstock.{name}.group"
+        self.name, self.hosts = name, most_hosts
+        self.config = {k: v for k, v in config.items() if k != "isolation.level"}
+
+    def make(self) -> None:
+        admin = AdminClient(self.config, logger=client.log)
+        kept = {"cleanup.policy": "compact", "segment.ms": "600000"}
+        brief = {"retention.ms": "600000", "segment.ms": "600000"}
+        asked = admin.create_topics(
+            [
+                NewTopic(self.group, 1 + self.hosts, config=kept),
+                NewTopic(self.speeds, 1, config=brief),
+            ],
+            request_timeout=_REQUEST_S,
+        )
+        for topic, answer in asked.items():
+            try:
+                answer.result()
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise PenstockError(
+                        f"the topic {topic} cannot be made: {error.args[0].str()}",
+                        "give the autoscaler's user CREATE, or make it: see docs/autoscaler.md",
+                    ) from None
+
+        if (there := self.count()) < 1 + self.hosts:
+            wider = NewPartitions(self.group, 1 + self.hosts)
+            admin.create_partitions([wider])[self.group].result(_REQUEST_S)
+            deadline = time.monotonic() + _REQUEST_S
+            while self.count() == there and time.monotonic() < deadline:
+                time.sleep(0.1)
+
+    def count(self) -> int:
+        """Partitions of the group's topic: there may be more than hosts now."""
+        admin = AdminClient(self.config, logger=client.log)
+        return len(admin.list_topics(self.group, timeout=_REQUEST_S).topics[self.group].partitions)
+
+    def producer(self, **more: Any) -> Producer:
+        return Producer({**self.config, "linger.ms": 0, **more}, logger=client.log)
+
+
+class Reader:
+    """Messages of one partition, from the beginning or from the end on."""
+
+    def __init__(self, topics: Topics, topic: str, partition: int, from_end: bool = False) -> None:
+        self._consumer = Consumer(
+            {
+                "fetch.wait.max.ms": 100,
+                **topics.config,
+                "group.id": "penstock-autoscaler",  # it must have one, and never joins it
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "auto.offset.reset": "earliest",
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+            },
+            logger=client.log,
+        )
+        self._place = TopicPartition(topic, partition)
+        low, high = self._consumer.get_watermark_offsets(self._place, timeout=_REQUEST_S)
+        self._place.offset = high if from_end else low
+        self._consumer.assign([self._place])
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def poll(self, timeout_s: float) -> bytes | None:
+        """The next message, if one comes."""
+        deadline = time.monotonic() + timeout_s
+        while (message := self._consumer.poll(max(0.0, deadline - time.monotonic()))) is not None:
+            if message.error() is None:
+                return message.value()
+        return None
+
+    def to_the_end(self) -> Iterator[bytes]:
+        """All that is there now."""
+        deadline = time.monotonic() + _REQUEST_S
+        while time.monotonic() < deadline:
+            message = self._consumer.poll(0.2)
+            if message is None:
+                continue
+            error = message.error()
+            if error is None:
+                deadline = time.monotonic() + _REQUEST_S
+                yield message.value() or b""
+            elif error.code() == KafkaError._PARTITION_EOF:
+                return
+        raise PenstockError(f"{self._place.topic}: no broker answers", "check the cluster")
+
+
+class ControllerLink:
+    """The controller's end. `is_dry`: it only listens, and does not fence whoever commands."""
+
+    def __init__(self, topics: Topics, is_dry: bool = False) -> None:
+        self._topics = topics
+        self._producer = None if is_dry else self._new_producer()
+        self._answers = Reader(topics, topics.group, _ANSWERS, from_end=True)
+
+    def _new_producer(self) -> Producer:
+        made = self._topics.producer(
+            **{"transactional.id": f"penstock.{self._topics.name}.controller"}
+        )
+        made.init_transactions(_REQUEST_S)
+        return made
+
+    def close(self) -> None:
+        self._answers.close()
+
+    def past(self) -> dict[int, Command]:
+        """The last command to each host that ever had one."""
+        found = {}
+        for host in range(self._topics.count() - 1):
+            reader = Reader(self._topics, self._topics.group, 1 + host)
+            for text in reader.to_the_end():
+                command = specs.parse(text.decode(), Command, _SOURCE)
+                if command.verb == "hold":
+                    found[host] = command
+            reader.close()
+        return found
+
+    def send(self, sends: Iterable[Send]) -> None:
+        """All of them, or none; what is not sent is sent again when nobody acknowledges it."""
+        if self._producer is None:
+            return
+        try:
+            self._producer.begin_transaction()
+            for send in sends:
+                self._producer.produce(
+                    self._topics.group,
+                    specs.dump_json(send.command),
+                    key=send.command.verb,
+                    partition=1 + send.host,
+                )
+            self._producer.commit_transaction(_REQUEST_S)
+        except KafkaException as error:
+            reason = error.args[0]
+            if reason.code() in _FENCED:
+                raise Superseded(
+                    f"another controller of {self._topics.name} has begun",
+                    "let only one run; this one has stopped, and the plan holds",
+                ) from None
+            if reason.txn_requires_abort():
+                self._producer.abort_transaction(_REQUEST_S)
+            else:  # in which state it is, nobody knows
+                self._producer = self._new_producer()
+
+    def answers(self, timeout_s: float) -> Iterator[Answer]:
+        """Those that came; waits for the first one."""
+        while (text := self._answers.poll(timeout_s)) is not None:
+            yield specs.parse(text.decode(), Answer, _SOURCE)
+            timeout_s = 0.0
+
+
+class HostLink:
+    """A host's end."""
+
+    def __init__(self, topics: Topics, host: int) -> None:
+        self._topics, self._host = topics, host
+        self._commands = Reader(topics, topics.group, 1 + host)
+        self._producer = topics.producer(**{"enable.idempotence": True})
+
+    def close(self) -> None:
+        self._producer.flush(_REQUEST_S)
+        self._commands.close()
+
+    def past(self) -> Command | None:
+        """The last command to hold; read before anything else is."""
+        last = None
+        for text in self._commands.to_the_end():
+            command = specs.parse(text.decode(), Command, _SOURCE)
+            last = command if command.verb == "hold" else last
+        return last
+
+    def command(self, timeout_s: float) -> Command | None:
+        text = self._commands.poll(timeout_s)
+        return None if text is None else specs.parse(text.decode(), Command, _SOURCE)
+
+    def answer(self, answer: Answer) -> None:
+        self._producer.produce(
+            self._topics.group,
+            specs.dump_json(answer),
+            key=str(self._host),
+            partition=_ANSWERS,
+        )
+        self._producer.poll(0)
+
+
+class SpeedsLink:
+    """Measurements, told by one and read by many."""
+
+    def __init__(self, topics: Topics) -> None:
+        self._topics = topics
+        self._producer = topics.producer()
+
+    def tell(self, measurement: Measurement) -> None:
+        self._producer.produce(
+            self._topics.speeds, specs.dump_json(measurement), key=self._topics.name
+        )
+        self._producer.poll(0)
+
+    def reader(self) -> Reader:
+        return Reader(self._topics, self._topics.speeds, 0, from_end=True)

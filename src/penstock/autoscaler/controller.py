@@ -1,0 +1,425 @@
+"""The controller: watch, reassign, manage the group, synchronise (S2, 4.4). Pure.
+
+A **host** is a process that takes commands: a Spark pipeline with all its lanes, or one consumer
+with one lane. A command says what the host is to hold, whole and for good, so it may be lost,
+repeated or come late. What a host *may* hold is what it last said and what it was last told, until
+it acknowledged; a partition is given to a host only if no other may hold it. So a partition is
+never read by two, whoever dies, and a move within one host takes one command.
+
+Who carries actions out, and where events come from, is the business of others.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from penstock.autoscaler.capacity import Capacities
+from penstock.autoscaler.view import Decision, Policy, View
+from penstock.domain.autoscaling import Answer, Autoscaling, Command, Measurement
+from penstock.domain.lake.partition import Partition
+
+Lanes = Mapping[int, tuple[str, ...]]
+# After so many tries it is said that a host does not answer.
+_TRIES = 3
+_CYCLES = 8
+# Cycles that a record may wait for.
+_GRACE = 2.0
+
+
+class Phase(Enum):
+    SYNCHRONISE = "synchronise"
+    SENTINEL = "sentinel"
+    REASSIGN = "reassign"
+    MANAGE = "manage group"
+
+
+# --- what is to be done -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Send:
+    """A command to a host."""
+
+    host: int
+    command: Command
+
+
+@dataclass(frozen=True)
+class Start:
+    """These lanes are about to be used: see that there is something to run them."""
+
+    lanes: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Retire:
+    """Only these lanes are used any more."""
+
+    lanes: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Tell:
+    """Something that people want to know."""
+
+    text: str
+    is_warning: bool = False
+
+
+Action = Send | Start | Retire | Tell
+
+
+# --- what is known ----------------------------------------------------------------------------------
+
+
+@dataclass
+class Host:
+    """What is known of one."""
+
+    # As it last said.
+    holds: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    said_version: int = -1
+    # As it was told since, by version: it may be acting on any of these, or on none yet.
+    pending: dict[int, dict[int, tuple[str, ...]]] = field(default_factory=dict)
+    asked_s: float | None = None
+    tries: int = 0
+    is_alive: bool = True
+    # It said what it holds since this controller began.
+    is_known: bool = False
+
+    @property
+    def told_version(self) -> int:
+        return max(self.pending, default=self.said_version)
+
+    @property
+    def is_settled(self) -> bool:
+        return not self.pending
+
+    @property
+    def present(self) -> Mapping[int, tuple[str, ...]]:
+        """What it holds, or will once it has read its last command."""
+        return self.pending[max(self.pending)] if self.pending else self.holds
+
+    @property
+    def may_hold(self) -> set[str]:
+        found = [self.holds, *self.pending.values()]
+        return {partition for lanes in found for held in lanes.values() for partition in held}
+
+    def said(self, answer: Answer) -> None:
+        self.holds = {lane: held for lane, held in answer.lanes.items() if held}
+        self.said_version = answer.version
+        self.pending = {v: told for v, told in self.pending.items() if v > answer.version}
+        self.is_known = True
+
+    @property
+    def is_silent(self) -> bool:
+        """It was asked often enough."""
+        return self.tries >= _TRIES
+
+    def ended(self) -> None:
+        """What it may hold stays: it may have landed half of it, and ends that when it is back."""
+        self.is_alive, self.asked_s, self.tries = False, None, 0
+
+
+class Controller:
+    """Give it events; it gives actions. `host_of` says which host a lane runs on."""
+
+    def __init__(
+        self, settings: Autoscaling, policy: Policy, host_of: Callable[[int], int], now_s: float
+    ) -> None:
+        self._settings = settings
+        self._policy = policy
+        self._host_of = host_of
+        self.capacities = Capacities(settings.lane_bytes_per_s)
+        self.phase = Phase.SYNCHRONISE
+        self.hosts: dict[int, Host] = {}
+        self.transitions: deque[tuple[float, Phase]] = deque([(now_s, self.phase)], maxlen=1000)
+        self.wanted: dict[Partition, int] | None = None
+        self._version = 0
+        self._changed_s = now_s
+        self._measurement: Measurement | None = None
+        self._measured_s = float("-inf")
+        self._positions: dict[str, int] = {}
+        self._decoded: dict[str, float] = {}
+        self._peaks: dict[Partition, deque[tuple[float, float]]] = {}
+        self._most_lanes: int | None = None
+        self._warned: set[str] = set()
+        self._is_stale = False
+        self._started_s = now_s
+        # From landing to landing, of late.
+        self._cycles_s: deque[float] = deque(maxlen=_CYCLES)
+
+    # --- events ------------------------------------------------------------------------------------
+
+    def on_past(self, commands: Mapping[int, Command]) -> None:
+        """The last command to each host, before anything else: one that is dead just now may come
+        back and act on it."""
+        for number, command in commands.items():
+            self._version = max(self._version, command.version)
+            pending = {command.version: dict(command.lanes)}
+            self.hosts[number] = Host(pending=pending, is_alive=False)
+
+    def on_hosts(self, alive: Collection[int], now_s: float) -> list[Action]:
+        """Those that run. A new one is asked what it holds; one that ended is started again, and
+        what it held stays with it meanwhile."""
+        actions: list[Action] = []
+        for number, host in self.hosts.items():
+            if host.is_alive and number not in alive:
+                host.ended()
+                actions.append(Tell(f"host {number} is gone", is_warning=True))
+                actions.append(Start(frozenset(host.present)))
+        for number in alive:
+            host = self.hosts.setdefault(number, Host(is_alive=False))
+            if not host.is_alive:
+                host.is_alive = True
+                actions.append(self._ask(number, now_s))
+                if self.phase is not Phase.MANAGE:
+                    self._enter(Phase.SYNCHRONISE, now_s)
+        return actions
+
+    def on_measured(self, measurement: Measurement, now_s: float) -> list[Action]:
+        self._measurement, self._measured_s = measurement, now_s
+        self._is_stale = False
+        for name, speed in self._speeds().items():
+            peaks = self._peaks.setdefault(name, deque())
+            peaks.append((now_s, speed))
+            while peaks[0][0] < now_s - self._settings.scale_in_s:
+                peaks.popleft()
+        return self._watch(now_s) if self.phase is Phase.SENTINEL else []
+
+    def on_answer(self, answer: Answer, now_s: float) -> list[Action]:
+        host = self.hosts.setdefault(answer.host, Host())
+        self._version = max(self._version, answer.version)
+        self._positions |= answer.positions
+        self._most_lanes = answer.most_lanes
+        stored = self._stored_bytes()
+        self._cycles_s += [max(cycle.took_s for cycle in answer.cycles)] if answer.cycles else []
+        for cycle in answer.cycles:
+            offsets = sum(cycle.offsets.values())
+            if offsets:
+                self._decoded |= dict.fromkeys(cycle.offsets, cycle.size_bytes / offsets)
+            self.capacities.add(cycle, stored)
+        if answer.version < host.said_version:
+            return []  # overtaken by a later one
+        host.said(answer)
+        if host.is_settled:
+            host.asked_s, host.tries = None, 0
+        if self.phase is Phase.MANAGE:
+            return self._manage(now_s)
+        if self.phase is Phase.SYNCHRONISE:
+            return self._synchronised(now_s)
+        return []
+
+    def on_tick(self, now_s: float) -> list[Action]:
+        """Every now and then."""
+        actions = self._ask_again(now_s)
+        if now_s - self._measured_s > self._settings.stale_s and not self._is_stale:
+            self._is_stale = True
+            what = (
+                "no write speed is known yet"
+                if self._measurement is None
+                else "write speeds are old"
+            )
+            actions.append(Tell(f"{what}: the plan stays as it is", is_warning=True))
+        if self.phase is Phase.SYNCHRONISE:
+            actions += self._synchronised(now_s)
+        if now_s - self._started_s >= self._settings.answer_s:
+            self._started_s = now_s
+            actions += self._start_again()
+        return actions
+
+    def _start_again(self) -> list[Action]:
+        """Those that are needed and do not run; whoever starts them knows those that are on their
+        way."""
+        needed = {
+            lane for host in self.hosts.values() if not host.is_alive for lane in host.present
+        }
+        for lane in set((self.wanted or {}).values()):
+            host = self.hosts.get(self._host_of(lane))
+            if host is None or not host.is_alive:
+                needed.add(lane)
+        return [Start(frozenset(needed))] if needed else []
+
+    # --- synchronise: what do hosts hold? ------------------------------------------------------------
+
+    def _ask(self, host: int, now_s: float) -> Send:
+        known = self.hosts[host]
+        known.asked_s = now_s
+        known.tries += 1
+        return Send(host, Command(verb="tell", version=self._version))
+
+    def _synchronised(self, now_s: float) -> list[Action]:
+        alive = [host for host in self.hosts.values() if host.is_alive and not host.is_silent]
+        if not alive or any(host.asked_s is not None for host in alive):
+            return []
+        self._enter(Phase.SENTINEL, now_s)
+        return []
+
+    def _ask_again(self, now_s: float) -> list[Action]:
+        actions: list[Action] = []
+        for number, host in self.hosts.items():
+            if host.asked_s is None or now_s - host.asked_s < self._settings.answer_s:
+                continue
+            if host.is_silent and self.phase in (Phase.MANAGE, Phase.SYNCHRONISE):
+                self._enter(Phase.SENTINEL, now_s)  # the others are not to wait for it
+            if host.tries == _TRIES:
+                held = len(host.may_hold)
+                text = f"host {number} does not answer; the {held} partitions that it may hold stay with it"
+                actions.append(Tell(text, is_warning=True))
+            if not host.is_settled:
+                again = dict(host.present)
+                actions.append(self._send(number, again, host.told_version, now_s))
+            else:
+                actions.append(self._ask(number, now_s))
+        return actions
+
+    # --- sentinel: is it still right? ----------------------------------------------------------------
+
+    def _watch(self, now_s: float) -> list[Action]:
+        view = self.view(now_s)
+        decision = self._policy.decide(view)
+        if decision is None:
+            return []
+        actions: list[Action] = [
+            Tell(warning.text, is_warning=True)
+            for warning in decision.warnings
+            if warning.about not in self._warned
+        ]
+        self._warned = {warning.about for warning in decision.warnings}
+        is_known = all(host.is_known for host in self.hosts.values())
+        if any(host.is_silent for host in self.hosts.values()):
+            # What it may hold cannot move: not again and again.
+            is_known = is_known and now_s - self._changed_s > _TRIES * self._settings.answer_s
+        is_anybody_there = any(host.is_alive for host in self.hosts.values())
+        is_other = dict(decision.assignment) != dict(view.current)
+        if not (is_other and is_known and is_anybody_there):
+            return actions
+        self._enter(Phase.REASSIGN, now_s)
+        return [*actions, *self._reassign(decision, now_s)]
+
+    def view(self, now_s: float) -> View:
+        """What the policy decides from."""
+        speeds = self._speeds()
+        stored = self._stored_bytes()
+        found = self._measurement.partitions if self._measurement else {}
+        # What comes within a cycle waits for its end; that is no lag.
+        usual_s = _GRACE * statistics.median(self._cycles_s or (0.0,))
+        lag = {
+            Partition.parse(name): stored.get(name, 0.0)
+            * max(0.0, speed.end - self._positions[name] - usual_s * speed.records_per_s)
+            for name, speed in found.items()
+            if name in self._positions
+        }
+        current = {
+            partition: lane
+            for host in self.hosts.values()
+            for lane, held in (host.holds if host.is_silent else host.present).items()
+            for partition in map(Partition.parse, held)
+            if partition in speeds
+        }
+        most = self._settings.most_lanes
+        return View(
+            now_s=now_s,
+            since_change_s=now_s - self._changed_s,
+            speeds=speeds,
+            peaks={p: max(s for _, s in seen) for p, seen in self._peaks.items() if seen},
+            lag_bytes=lag,
+            current=current,
+            capacities=self.capacities.of_lanes(),
+            capacity=self.capacities.usual,
+            most_lanes=most if self._most_lanes is None else min(most, self._most_lanes),
+        )
+
+    def _stored_bytes(self) -> dict[str, float]:
+        """Bytes per record: as stored, if the cluster tells; else as decoded."""
+        found = dict(self._decoded)
+        if self._measurement is not None:
+            for name, speed in self._measurement.partitions.items():
+                if speed.bytes_per_record is not None:
+                    found[name] = speed.bytes_per_record
+        return found
+
+    def _speeds(self) -> dict[Partition, float]:
+        """Of partitions of which it is known how much a record takes."""
+        if self._measurement is None:
+            return {}
+        stored = self._stored_bytes()
+        return {
+            Partition.parse(name): speed.records_per_s * stored.get(name, 0.0)
+            for name, speed in self._measurement.partitions.items()
+        }
+
+    # --- reassign, and manage the group --------------------------------------------------------------
+
+    def _reassign(self, decision: Decision, now_s: float) -> list[Action]:
+        self.wanted = dict(decision.assignment)
+        self._changed_s = now_s
+        self._enter(Phase.MANAGE, now_s)
+        lanes = frozenset(self.wanted.values())
+        return [Tell(decision.reason), Start(lanes), *self._manage(now_s)]
+
+    def _manage(self, now_s: float) -> list[Action]:
+        """What can be said to hosts by now; when all hold what is wanted, it is done."""
+        assert self.wanted is not None
+        actions: list[Action] = []
+        is_done = True
+        for number, part in self._parts().items():
+            host = self.hosts.get(number)
+            if host is None:  # on its way
+                is_done = False
+                continue
+            elsewhere = {
+                p for n, other in self.hosts.items() if n != number for p in other.may_hold
+            }
+            now = {
+                lane: free
+                for lane, held in part.items()
+                if (free := tuple(p for p in held if p not in elsewhere))
+            }
+            if not _are_equal(now, host.present):
+                self._version += 1
+                actions.append(self._send(number, now, self._version, now_s))
+            is_done = is_done and now == part and host.is_settled and _are_equal(host.holds, part)
+        if is_done:
+            lanes = frozenset(self.wanted.values())
+            actions.append(Retire(lanes))
+            for number in self.hosts.keys() - {self._host_of(lane) for lane in lanes}:
+                self.hosts[number].ended()
+            self._enter(Phase.SYNCHRONISE, now_s)
+            actions += [self._ask(n, now_s) for n, host in self.hosts.items() if host.is_alive]
+        return actions
+
+    def _parts(self) -> dict[int, dict[int, tuple[str, ...]]]:
+        """Host → lane → partitions, of those that are wanted and of those that are there."""
+        assert self.wanted is not None
+        parts: dict[int, dict[int, list[str]]] = {number: {} for number in self.hosts}
+        for partition in sorted(self.wanted):
+            lane = self.wanted[partition]
+            parts.setdefault(self._host_of(lane), {}).setdefault(lane, []).append(str(partition))
+        return {
+            number: {lane: tuple(held) for lane, held in lanes.items()}
+            for number, lanes in parts.items()
+        }
+
+    def _send(
+        self, number: int, lanes: dict[int, tuple[str, ...]], version: int, now_s: float
+    ) -> Send:
+        host = self.hosts[number]
+        host.tries = host.tries + 1 if version in host.pending else 1
+        host.pending[version] = lanes
+        host.asked_s = now_s
+        return Send(number, Command(verb="hold", version=version, lanes=lanes))
+
+    def _enter(self, phase: Phase, now_s: float) -> None:
+        if phase is not self.phase:
+            self.phase = phase
+            self.transitions.append((now_s, phase))
+
+
+def _are_equal(a: Lanes, b: Lanes) -> bool:
+    """In whatever order partitions are told."""
+    return {n: set(held) for n, held in a.items()} == {n: set(held) for n, held in b.items()}

@@ -1,0 +1,194 @@
+"""A pipeline on Kubernetes, as manifests: driver, what it may do, its executors' template. Pure.
+
+The driver asks for executors and gives them back as the plan says (S2, 4.4.7.2); so it may make and
+remove pods in its namespace, and nothing else. Lake and checkpoint lie on a volume that all mount.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.domain.lake.pipeline import Pipeline
+
+Manifest = dict[str, Any]
+_CONFIG, _LAKE = "/etc/penstock", "/lake"
+_DRIVER_PORT, _BLOCK_PORT, _METRICS_PORT = 7078, 7079, 9400
+_USER = 185  # of Spark's own images
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where it is to run."""
+
+    image: str
+    namespace: str = "default"
+    # An existing claim that can be mounted by many at once.
+    claim: str = "lake"
+    driver_memory_mb: int = 3072
+    executor_memory_mb: int = 2048
+
+
+def manifests(pipeline: Pipeline, pipeline_yaml: str, place: Place) -> list[Manifest]:
+    """In the order in which they are applied."""
+    name = f"penstock-{pipeline.name.lower().replace('_', '-')}"
+    labels = {"app.kubernetes.io/name": "penstock", "app.kubernetes.io/instance": name}
+    return [
+        _account(name, labels, place),
+        _role(name, labels, place),
+        _binding(name, labels, place),
+        _config(name, labels, place, pipeline_yaml),
+        _service(name, labels, place),
+        _driver(name, labels, place),
+    ]
+
+
+def _meta(name: str, labels: dict[str, str], place: Place) -> dict[str, Any]:
+    return {"name": name, "namespace": place.namespace, "labels": labels}
+
+
+def _account(name: str, labels: dict[str, str], place: Place) -> Manifest:
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _meta(name, labels, place)}
+
+
+def _role(name: str, labels: dict[str, str], place: Place) -> Manifest:
+    every = ["create", "get", "list", "watch", "delete", "deletecollection", "patch", "update"]
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "Role",
+        "metadata": _meta(name, labels, place),
+        "rules": [
+            # Executors, and the configuration that Spark gives them.
+            {"apiGroups": [""], "resources": ["pods", "configmaps"], "verbs": every},
+            # Spark removes what it may have made of these when it ends.
+            {
+                "apiGroups": [""],
+                "resources": ["services", "persistentvolumeclaims"],
+                "verbs": ["get", "list", "deletecollection"],
+            },
+        ],
+    }
+
+
+def _binding(name: str, labels: dict[str, str], place: Place) -> Manifest:
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": _meta(name, labels, place),
+        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": place.namespace}],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
+    }
+
+
+def _config(name: str, labels: dict[str, str], place: Place, pipeline_yaml: str) -> Manifest:
+    from penstock import specs
+
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": _meta(name, labels, place),
+        "data": {
+            "pipeline.yaml": pipeline_yaml,
+            "executor.yaml": specs.dump_yaml(executor_template(place)),
+        },
+    }
+
+
+def executor_template(place: Place) -> Manifest:
+    """What every executor's pod is made from; Spark adds image, resources and command."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "spec": {
+            "securityContext": {"runAsNonRoot": True, "runAsUser": _USER, "fsGroup": _USER},
+            "containers": [
+                {
+                    "name": "executor",
+                    "image": place.image,
+                    "volumeMounts": [{"name": "lake", "mountPath": _LAKE}],
+                }
+            ],
+            "volumes": [{"name": "lake", "persistentVolumeClaim": {"claimName": place.claim}}],
+        },
+    }
+
+
+def _service(name: str, labels: dict[str, str], place: Place) -> Manifest:
+    """How executors find their driver."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _meta(name, labels, place),
+        "spec": {
+            "clusterIP": "None",
+            "selector": labels,
+            "ports": [
+                {"name": "driver", "port": _DRIVER_PORT},
+                {"name": "blocks", "port": _BLOCK_PORT},
+                {"name": "metrics", "port": _METRICS_PORT},
+            ],
+        },
+    }
+
+
+def _driver(name: str, labels: dict[str, str], place: Place) -> Manifest:
+    conf = {
+        "spark.kubernetes.namespace": place.namespace,
+        "spark.kubernetes.container.image": place.image,
+        "spark.kubernetes.authenticate.driver.serviceAccountName": name,
+        "spark.kubernetes.driver.pod.name": "$(POD_NAME)",
+        "spark.kubernetes.executor.podTemplateFile": f"{_CONFIG}/executor.yaml",
+        "spark.executor.instances": "1",
+        "spark.executor.cores": "1",
+        "spark.executor.memory": f"{place.executor_memory_mb}m",
+        "spark.driver.host": f"{name}.{place.namespace}.svc",
+        "spark.driver.bindAddress": "0.0.0.0",
+        "spark.driver.port": str(_DRIVER_PORT),
+        "spark.driver.blockManager.port": str(_BLOCK_PORT),
+    }
+    command = ["penstock", "pipeline", "run", f"{_CONFIG}/pipeline.yaml"]
+    command += ["--autoscale", "inside"]
+    command += ["--master", "k8s://https://kubernetes.default.svc"]
+    command += ["--metrics-port", str(_METRICS_PORT)]
+    for setting, value in conf.items():
+        command += ["--conf", f"{setting}={value}"]
+    memory = f"{place.driver_memory_mb}Mi"
+    container = {
+        "name": "driver",
+        "image": place.image,
+        "command": command,
+        "env": [
+            {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        ],
+        "ports": [{"name": "metrics", "containerPort": _METRICS_PORT}],
+        "resources": {"requests": {"cpu": "1", "memory": memory}, "limits": {"memory": memory}},
+        "volumeMounts": [
+            {"name": "config", "mountPath": _CONFIG, "readOnly": True},
+            {"name": "lake", "mountPath": _LAKE},
+        ],
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": _meta(name, labels, place),
+        "spec": {
+            "replicas": 1,
+            # Of two on one checkpoint the second would be refused: the old one must end first.
+            "strategy": {"type": "Recreate"},
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {
+                    "serviceAccountName": name,
+                    # A graceful stop finishes the micro-batch.
+                    "terminationGracePeriodSeconds": 120,
+                    "securityContext": {"runAsNonRoot": True, "runAsUser": _USER, "fsGroup": _USER},
+                    "containers": [container],
+                    "volumes": [
+                        {"name": "config", "configMap": {"name": name}},
+                        {"name": "lake", "persistentVolumeClaim": {"claimName": place.claim}},
+                    ],
+                },
+            },
+        },
+    }

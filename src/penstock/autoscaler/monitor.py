@@ -1,0 +1,71 @@
+"""The monitor: what is written to each partition, again and again (S2, 4.2)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.autoscaler.log_sizes import LogSizes
+from penstock.autoscaler.write_speed import Sample, WriteSpeed
+from penstock.domain.autoscaling import Measurement, PartitionSpeed
+from penstock.domain.lake.partition import Partition
+from penstock.domain.lake.pipeline import Pipeline
+from penstock.pipeline.lake.brokers import Brokers
+
+PERIOD_S = 0.5
+
+
+class Monitor:
+    """Looks at the partitions of a pipeline; call `look` every `PERIOD_S`."""
+
+    def __init__(self, pipeline: Pipeline, config: Mapping[str, Any]) -> None:
+        self._pipeline = pipeline
+        self._brokers = Brokers(config)
+        self._sizes = LogSizes(config)
+        self._speeds: dict[Partition, WriteSpeed] = {}
+        self._told: dict[Partition, PartitionSpeed] = {}
+        self._partitions: set[Partition] = set()
+        self._discovered_s = float("-inf")
+
+    def close(self) -> None:
+        self._sizes.close()
+
+    @property
+    def problem(self) -> str | None:
+        """Why sizes are not known."""
+        return self._sizes.problem
+
+    def look(self) -> Measurement | None:
+        """None until there is a speed. `Away` if no broker answers."""
+        if time.monotonic() - self._discovered_s >= self._pipeline.discover_s:
+            self._partitions, _ = self._brokers.discover(self._pipeline, self._known_topics())
+            self._discovered_s = time.monotonic()
+            for gone in self._speeds.keys() - self._partitions:
+                del self._speeds[gone]
+                self._told.pop(gone, None)
+        sizes = self._sizes.of(self._partitions)
+        asked_s = time.monotonic()
+        marks = self._brokers.marks(self._partitions)
+        took_s = time.monotonic() - asked_s
+        if took_s < PERIOD_S:  # else nobody knows when it was so
+            for partition, mark in marks.items():
+                watched = self._speeds.setdefault(partition, WriteSpeed())
+                at_s = asked_s + took_s / 2
+                watched.add(Sample(at_s, mark.low, mark.high, sizes.get(partition)))
+        for partition in self._partitions:
+            # One that has no leader just now keeps what is known of it.
+            watched = self._speeds.setdefault(partition, WriteSpeed())
+            if (speed := watched.speed) is not None:
+                self._told[partition] = PartitionSpeed(
+                    records_per_s=speed.records_per_s,
+                    bytes_per_record=speed.bytes_per_record,
+                    end=marks[partition].high if partition in marks else self._told[partition].end,
+                )
+        if not self._told:
+            return None
+        told = {str(partition): speed for partition, speed in self._told.items()}
+        return Measurement(at_ms=round(time.time() * 1000), partitions=told)
+
+    def _known_topics(self) -> set[str]:
+        return {partition.topic for partition in self._partitions}

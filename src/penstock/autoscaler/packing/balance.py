@@ -1,0 +1,56 @@
+"""A fixed number of lanes, none much fuller than the others, with few moves: for no scaling at all,
+and for a cluster that does not give more lanes."""
+
+from __future__ import annotations
+
+from penstock.autoscaler.packing.problem import Assignment, Problem
+from penstock.domain.lake.partition import Partition
+
+# Lanes that differ by less than this share of their mean are even.
+_EVEN = 0.05
+
+
+def balance(problem: Problem, lanes: int) -> Assignment:
+    """Loads are compared as shares of what each lane can take, if they differ."""
+    found: Assignment = {}
+    loads = dict.fromkeys(range(lanes), 0.0)
+
+    def put(partition: Partition, lane: int) -> None:
+        loads[lane] += problem.speeds[partition] / problem.capacity_of(lane)
+        found[partition] = lane
+
+    homeless = []
+    for partition in sorted(problem.speeds):
+        home = problem.home(partition)
+        if home is not None and home < lanes:
+            put(partition, home)
+        else:
+            homeless.append(partition)
+    for partition in sorted(homeless, key=lambda p: (-problem.speeds[p], p)):
+        put(partition, min(loads, key=lambda lane: (loads[lane], lane)))
+    _even_out(problem, found, loads)
+    return found
+
+
+def _even_out(problem: Problem, found: Assignment, loads: dict[int, float]) -> None:
+    """From the fullest lane to the emptiest, as long as that makes them more alike."""
+    mean = sum(loads.values()) / len(loads)
+    for _ in range(len(found)):
+        fullest = max(loads, key=loads.__getitem__)
+        emptiest = min(loads, key=loads.__getitem__)
+        gap = loads[fullest] - loads[emptiest]
+        if gap <= _EVEN * mean:
+            return
+        out, into = problem.capacity_of(fullest), problem.capacity_of(emptiest)
+        # How far apart they would be without each.
+        apart = {
+            partition: abs(gap - speed / out - speed / into)
+            for partition, lane in found.items()
+            if lane == fullest and (speed := problem.speeds[partition]) > 0
+        }
+        best = min(apart, key=lambda p: (apart[p], p), default=None)
+        if best is None or apart[best] >= gap:
+            return
+        loads[fullest] -= problem.speeds[best] / out
+        loads[emptiest] += problem.speeds[best] / into
+        found[best] = emptiest

@@ -1,0 +1,34 @@
+"""What people have without us: Kafka's assignment for a number of consumers that somebody chose."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from penstock.autoscaler.assignors import Assign, assign_range, assign_sticky
+from penstock.autoscaler.policies.registry import decides
+from penstock.autoscaler.view import Decision, View
+from penstock.domain.autoscaling import Autoscaling
+from penstock.domain.errors import BadInput
+
+
+class Fixed:
+    """Assigns again only when partitions come or go."""
+
+    def __init__(self, settings: Autoscaling, assign: Assign) -> None:
+        if settings.lanes is None:
+            raise BadInput(
+                f"autoscaling.lanes: the policy {settings.policy} does not choose how many",
+                "say how many",
+            )
+        self._lanes, self._assign = settings.lanes, assign
+
+    def decide(self, view: View) -> Decision | None:
+        if not view.speeds or view.speeds.keys() == view.current.keys():
+            return None
+        lanes = min(self._lanes, view.most_lanes)
+        found = self._assign(view.speeds.keys(), lanes, view.current)
+        return Decision(found, f"{len(found)} partitions on {lanes} lanes.")
+
+
+decides("range")(partial(Fixed, assign=assign_range))
+decides("cooperative-sticky")(partial(Fixed, assign=assign_sticky))

@@ -1,0 +1,89 @@
+"""What people scale consumers with: Kubernetes' rule, and a threshold of lag (KEDA's).
+
+Both choose how many; who gets which partition is Kafka's cooperative-sticky assignment.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+from penstock.autoscaler.assignors import assign_sticky
+from penstock.autoscaler.policies.registry import decides
+from penstock.autoscaler.view import Decision, View, rate_text
+from penstock.domain.autoscaling import Autoscaling
+
+
+class Scaler:
+    """Every so often a number; `wanted` says which."""
+
+    period_s = 15.0
+
+    def __init__(self, settings: Autoscaling) -> None:
+        self._settings = settings
+        self._looked_s = float("-inf")
+
+    def decide(self, view: View) -> Decision | None:
+        if not view.speeds:
+            return None
+        is_new = view.speeds.keys() != view.current.keys()
+        if view.now_s - self._looked_s < self.period_s and not is_new:
+            return None
+        self._looked_s = view.now_s
+        now = len(set(view.current.values()))
+        most = min(view.most_lanes, len(view.speeds))
+        lanes, reason = self.wanted(view, now)
+        lanes = max(1, min(most, lanes))
+        if lanes == now and not is_new:
+            return None
+        found = assign_sticky(view.speeds.keys(), lanes, view.current)
+        return Decision(found, f"{reason}: {lanes} lanes instead of {now}.")
+
+    def wanted(self, view: View, now: int) -> tuple[int, str]:
+        raise NotImplementedError
+
+
+@decides("hpa")
+class Hpa(Scaler):
+    """ceil(Σ metric / target) (S2, 2.1): every 30 s, up 3 min after a change, down 5 min after."""
+
+    period_s = 30.0
+    _UP_S, _DOWN_S = 180.0, 300.0
+
+    def __init__(self, settings: Autoscaling) -> None:
+        super().__init__(settings)
+        self._changed_s = float("-inf")
+
+    def wanted(self, view: View, now: int) -> tuple[int, str]:
+        # What consumers do is the metric: never more than they can.
+        done = sum(min(load, view.capacity_of(lane)) for lane, load in view.loads.items())
+        target = self._settings.plan_at * view.capacity
+        lanes = math.ceil(done / target)
+        since_s = view.now_s - self._changed_s
+        if now and since_s < (self._UP_S if lanes > now else self._DOWN_S):
+            lanes = now
+        if lanes != now:
+            self._changed_s = view.now_s
+        return lanes, f"{rate_text(done)} done, {rate_text(target)} per lane aimed at"
+
+
+@decides("lag")
+class Lag(Scaler):
+    """ceil(lag / threshold) (KEDA's), down to the highest of the last 5 min (the HPA's window)."""
+
+    _DOWN_S = 300.0
+    # The lag that one lane is to have: what it reads in so many seconds.
+    _THRESHOLD_S = 5.0
+
+    def __init__(self, settings: Autoscaling) -> None:
+        super().__init__(settings)
+        self._asked: deque[tuple[float, int]] = deque()
+
+    def wanted(self, view: View, now: int) -> tuple[int, str]:
+        lag = sum(view.lag_bytes.values())
+        threshold = self._THRESHOLD_S * view.capacity
+        self._asked.append((view.now_s, math.ceil(lag / threshold)))
+        while self._asked[0][0] < view.now_s - self._DOWN_S:
+            self._asked.popleft()
+        lanes = max(asked for _, asked in self._asked)
+        return lanes, f"{lag / 1e6:.1f} MB are waiting, {threshold / 1e6:.1f} MB per lane aimed at"

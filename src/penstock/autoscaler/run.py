@@ -1,0 +1,233 @@
+"""The thin host of monitor and controller: events in, actions out, until it is ended."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from confluent_kafka import KafkaException
+
+from penstock.autoscaler.channel import ControllerLink, SpeedsLink, Superseded, Topics
+from penstock.autoscaler.controller import Action, Controller, Retire, Send, Start, Tell
+from penstock.autoscaler.monitor import PERIOD_S, Monitor
+from penstock.autoscaler.policies import policy
+from penstock.domain.autoscaling import Answer
+from penstock.domain.errors import PenstockError
+from penstock.domain.lake.pipeline import Pipeline
+from penstock.pipeline.lake.brokers import Away
+
+# A host that was not heard of for so long is taken for gone.
+_SILENT_S = 15.0
+_LOOK_S = 0.1
+_PAUSE_S = 5.0
+
+
+class Keeper(Protocol):
+    """Whoever starts and ends hosts."""
+
+    def heard(self, answer: Answer) -> None: ...
+    def alive(self) -> Collection[int]: ...
+    def start(self, lanes: Collection[int]) -> None: ...
+    def retire(self, lanes: Collection[int]) -> None: ...
+    def close(self) -> None: ...
+
+
+class PipelineKeeper:
+    """Of a Spark pipeline, which somebody else runs: it is there if it is heard of."""
+
+    def __init__(self) -> None:
+        self._heard_s = float("-inf")
+
+    def heard(self, answer: Answer) -> None:
+        self._heard_s = time.monotonic()
+
+    def alive(self) -> Collection[int]:
+        return (0,) if time.monotonic() - self._heard_s < _SILENT_S else ()
+
+    def start(self, lanes: Collection[int]) -> None:
+        """It grows by itself, when it is told to hold more lanes."""
+
+    def retire(self, lanes: Collection[int]) -> None:
+        """And shrinks."""
+
+    def close(self) -> None:
+        """Nothing is ours."""
+
+
+class ProcessKeeper:
+    """Of plain consumers: each is a process, which is started and ended here.
+
+    One of an earlier life of ours that is still at work is heard of, and is as good as our own;
+    only it is not ended here.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._heard_s: dict[int, float] = {}
+
+    def heard(self, answer: Answer) -> None:
+        self._heard_s[answer.host] = time.monotonic()
+
+    def alive(self) -> Collection[int]:
+        """Those that say so: one that just begins would not answer yet."""
+        for number in [n for n, process in self._processes.items() if process.poll() is not None]:
+            del self._processes[number]
+            self._heard_s.pop(number, None)
+        now_s = time.monotonic()
+        return [n for n, heard_s in self._heard_s.items() if now_s - heard_s < _SILENT_S]
+
+    def start(self, lanes: Collection[int]) -> None:
+        for number in set(lanes) - set(self.alive()) - self._processes.keys():
+            what = ["autoscaler", "consumer", str(self._file), "--number", str(number)]
+            self._processes[number] = subprocess.Popen(
+                [sys.executable, "-m", "penstock.cli.main", *what]
+            )
+
+    def retire(self, lanes: Collection[int]) -> None:
+        """They hold nothing any more, so they may be ended at once."""
+        surplus = {n: process for n, process in self._processes.items() if n not in lanes}
+        for process in surplus.values():
+            process.terminate()
+        for number, process in surplus.items():
+            end(process)
+            del self._processes[number]
+            self._heard_s.pop(number, None)
+
+    def close(self) -> None:
+        self.retire(())
+
+
+def end(process: subprocess.Popen[bytes], within_s: float = 30.0) -> None:
+    """A consumer finishes its cycle first."""
+    process.terminate()
+    try:
+        process.wait(within_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def run(
+    controller: Controller,
+    monitor: Monitor,
+    topics: Topics,
+    keeper: Keeper,
+    *,
+    ended: threading.Event,
+    tell: Callable[[Tell], None],
+    is_dry: bool = False,
+) -> None:
+    """`is_dry`: decisions are told, and nobody is commanded."""
+    link = ControllerLink(topics, is_dry)
+    speeds = SpeedsLink(topics)
+    controller.on_past(link.past())
+    next_look_s = time.monotonic()
+    try:
+        while not ended.is_set():
+            actions: list[Action] = []
+            for answer in link.answers(_LOOK_S):
+                keeper.heard(answer)
+                actions += controller.on_answer(answer, time.monotonic())
+            actions += controller.on_hosts(keeper.alive(), time.monotonic())
+            if time.monotonic() >= next_look_s:
+                next_look_s = time.monotonic() + PERIOD_S
+                actions += _look(controller, monitor, speeds)
+            actions += controller.on_tick(time.monotonic())
+            if is_dry:
+                _pretend(actions, controller, tell)
+            else:
+                _carry_out(actions, link, keeper, tell)
+    finally:
+        link.close()
+        monitor.close()
+
+
+def _look(controller: Controller, monitor: Monitor, speeds: SpeedsLink) -> list[Action]:
+    try:
+        measurement = monitor.look()
+    except Away:
+        return []  # the controller notices that what it knows is old
+    if measurement is None:
+        return []
+    speeds.tell(measurement)
+    return controller.on_measured(measurement, time.monotonic())
+
+
+def _carry_out(
+    actions: list[Action], link: ControllerLink, keeper: Keeper, tell: Callable[[Tell], None]
+) -> None:
+    for action in actions:
+        if isinstance(action, Tell):
+            tell(action)
+        elif isinstance(action, Start):
+            keeper.start(action.lanes)
+    if sends := [action for action in actions if isinstance(action, Send)]:
+        link.send(sends)
+    for action in actions:
+        if isinstance(action, Retire):
+            keeper.retire(action.lanes)
+
+
+def _pretend(actions: list[Action], controller: Controller, tell: Callable[[Tell], None]) -> None:
+    """As if every command were acted on at once."""
+    for action in actions:
+        if isinstance(action, Tell):
+            tell(action)
+        elif isinstance(action, Send):
+            command = action.command
+            told = (
+                controller.hosts[action.host].present if command.verb == "tell" else command.lanes
+            )
+            answer = Answer(host=action.host, version=command.version, lanes=told)
+            _pretend(controller.on_answer(answer, time.monotonic()), controller, tell)
+
+
+class Pilot:
+    """Monitor and controller of a Spark pipeline in a thread, beside the pipeline itself."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        config: Mapping[str, Any],
+        topics: Topics,
+        tell: Callable[[Tell], None],
+    ) -> None:
+        settings = pipeline.autoscaling
+        self.controller = Controller(
+            settings, policy(settings), lambda _: 0, now_s=time.monotonic()
+        )
+        self._monitor = Monitor(pipeline, config)
+        self._topics, self._tell = topics, tell
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="autoscaler", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            try:
+                run(
+                    self.controller,
+                    self._monitor,
+                    self._topics,
+                    PipelineKeeper(),
+                    ended=self._ended,
+                    tell=self._tell,
+                )
+            except Superseded as error:
+                self._tell(Tell(error.message, is_warning=True))
+                return
+            except (PenstockError, KafkaException) as error:
+                self._tell(Tell(f"the plan stays as it is: {error}", is_warning=True))
+                self._ended.wait(_PAUSE_S)

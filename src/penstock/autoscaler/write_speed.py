@@ -1,0 +1,156 @@
+"""How fast a partition is written to, from what its broker says of it now and then. Pure.
+
+Records/s come from offsets: they only grow, whatever retention and compaction delete. Bytes per
+record, as stored, come from the growth of the log; where the log shrank meanwhile, something was
+deleted, and that piece says nothing.
+
+**The filter.** The speed is a mean since the last change, over 30 s at most: a long mean is steady,
+and a change shows at once in a short one. After every sample the last 2, 3, 4, 6, … samples are
+compared with those before them; if somewhere they differ by more than 4.5 standard errors and by
+more than 5 %, the mean begins anew where they differ most. The error is the largest one of what was
+seen (the spread of the pieces before), of what independent records would have, and of what records
+that come in such bursts as of late would have (from piece to piece, so that a single step does not
+count; a producer that commits every few seconds is not a partition that starts and stops). So with two
+samples a second, 1,000 records/s that become 2,000 are known a second later, and of one record/s
+that becomes three nobody can be sure before some ten seconds.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice, pairwise
+
+LONG_S = 30.0
+# How many of the last pieces are compared with those before.
+_LATEST = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
+_ERRORS = 4.5
+_LEAST_CHANGE = 0.05
+# Two brokers are not asked at the same instant: a piece may be wrong by this share by that alone.
+_JITTER = 0.05
+# A piece of the log that grew by less than this share of the usual had something deleted from it.
+_TORN = 0.5
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What the brokers say of a partition."""
+
+    at_s: float
+    begin: int
+    end: int
+    # Of its log; None if the cluster does not tell.
+    size_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Speed:
+    """What follows from the samples."""
+
+    records_per_s: float
+    # As stored, compressed and with headers; None if not known.
+    bytes_per_record: float | None
+
+    @property
+    def bytes_per_s(self) -> float | None:
+        if self.bytes_per_record is None:
+            return None
+        return self.records_per_s * self.bytes_per_record
+
+
+class WriteSpeed:
+    """Of one partition; give it samples in the order of their time."""
+
+    def __init__(self) -> None:
+        # Since the last change; and of late, whatever changed.
+        self._samples: deque[Sample] = deque()
+        self._recent: deque[Sample] = deque()
+        self._bytes_per_record: float | None = None
+
+    def add(self, sample: Sample) -> None:
+        if self._samples:
+            last = self._samples[-1]
+            if sample.at_s <= last.at_s:
+                return
+            if sample.end < last.end:  # made anew, or it lost its newest records
+                self._samples.clear()
+                self._recent.clear()
+                self._bytes_per_record = None
+        for kept in (self._samples, self._recent):
+            kept.append(sample)
+            while sample.at_s - kept[0].at_s > LONG_S:
+                kept.popleft()
+        if (start := _changed_at(self._samples, _burstiness(self._recent))) is not None:
+            self._samples = deque(islice(self._samples, start, None))
+        self._weigh()
+
+    @property
+    def speed(self) -> Speed | None:
+        """None until there are two samples."""
+        if len(self._samples) < 2:
+            return None
+        first, last = self._samples[0], self._samples[-1]
+        rate = (last.end - first.end) / (last.at_s - first.at_s)
+        return Speed(records_per_s=rate, bytes_per_record=self._bytes_per_record)
+
+    def _weigh(self) -> None:
+        """How much a record takes in the log."""
+        grown: list[tuple[int, int]] = []
+        waiting = 0  # written, and not yet to be read: of a transaction
+        for a, b in pairwise(self._recent):
+            if a.size_bytes is None or b.size_bytes is None:
+                continue
+            if b.begin != a.begin or b.size_bytes < a.size_bytes:
+                waiting = 0
+                continue
+            waiting += b.size_bytes - a.size_bytes
+            if b.end > a.end:
+                grown.append((waiting, b.end - a.end))
+                waiting = 0
+        if grown:
+            usual = statistics.median(size / records for size, records in grown)
+            whole = [(s, r) for s, r in grown if s / r >= _TORN * usual]
+            self._bytes_per_record = sum(s for s, _ in whole) / sum(r for _, r in whole)
+        elif self._bytes_per_record is None:
+            # Nothing came yet since it is watched: what lies there has been written once, too.
+            last = self._samples[-1]
+            if last.size_bytes and last.end > last.begin:
+                self._bytes_per_record = last.size_bytes / (last.end - last.begin)
+
+
+def _burstiness(samples: Sequence[Sample]) -> float:
+    """Variance over mean of the numbers that come, from differences of neighbours; 1 if independent."""
+    counts = [b.end - a.end for a, b in pairwise(samples)]
+    if len(counts) < 2 or not sum(counts):
+        return 1.0
+    squares = statistics.fmean((b - a) ** 2 for a, b in pairwise(counts)) / 2
+    return max(1.0, squares / statistics.fmean(counts))
+
+
+def _changed_at(samples: Sequence[Sample], burstiness: float) -> int | None:
+    """Where a new mean must begin, if the speed is another than before."""
+    starts = [len(samples) - 1 - pieces for pieces in _LATEST if len(samples) - 1 - pieces >= 1]
+    errors = {start: _errors_apart(samples, start, burstiness) for start in starts}
+    most = max(errors, key=errors.__getitem__, default=None)
+    return most if most is not None and errors[most] > _ERRORS else None
+
+
+def _errors_apart(samples: Sequence[Sample], start: int, burstiness: float) -> float:
+    """By how many standard errors those from `start` on come faster or slower than those before."""
+    first, middle, last = samples[0], samples[start], samples[-1]
+    before_s, after_s = middle.at_s - first.at_s, last.at_s - middle.at_s
+    before, after = (middle.end - first.end) / before_s, (last.end - middle.end) / after_s
+    change = abs(after - before)
+    if change <= _LEAST_CHANGE * max(before, after):
+        return 0.0
+    pieces = [(b.end - a.end, b.at_s - a.at_s) for a, b in pairwise(islice(samples, start + 1))]
+    seen = sum((count - before * took_s) ** 2 for count, took_s in pieces) / before_s
+    # Of independent records that come as fast before as after: as many as come.
+    independent = burstiness * (last.end - first.end) / (before_s + after_s)
+    jitter = statistics.fmean((_JITTER * before * took_s) ** 2 / took_s for _, took_s in pieces)
+    # Counts grow with time, and so does their variance; that of a rate falls with it.
+    variance = (max(seen, independent) + jitter) * (1 / before_s + 1 / after_s)
+    return change / math.sqrt(variance) if variance else 0.0

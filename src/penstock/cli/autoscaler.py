@@ -1,0 +1,124 @@
+"""`penstock autoscaler`: the fewest lanes that keep up with what is written."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from pathlib import Path
+
+import click
+
+from penstock import specs
+from penstock.autoscaler.channel import HostLink, Topics
+from penstock.autoscaler.consumer import PlainConsumer, check, owned
+from penstock.autoscaler.controller import Controller, Tell
+from penstock.autoscaler.manifests import Place, manifests
+from penstock.autoscaler.monitor import Monitor
+from penstock.autoscaler.policies import policy
+from penstock.autoscaler.run import PipelineKeeper, ProcessKeeper
+from penstock.autoscaler.run import run as carry_out
+from penstock.cli import output
+from penstock.domain.errors import BadInput
+from penstock.domain.lake.pipeline import Pipeline
+from penstock.pipeline.lake import resolve
+
+_file = click.argument("file", type=click.Path(path_type=Path))
+
+
+@click.group()
+def autoscaler() -> None:
+    """Let lanes follow the write speed of their topics."""
+
+
+@autoscaler.command()
+@_file
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and why; command nobody.")
+@click.option(
+    "--consumers",
+    is_flag=True,
+    help="Without Spark: start and end plain consumers on this machine.",
+)
+def run(file: Path, dry_run: bool, consumers: bool) -> None:
+    """Watch the topics of FILE and command its pipeline, which runs with --autoscale outside."""
+    wanted = resolve.load(file)
+    config, warnings = resolve.client_config(wanted)
+    for warning in warnings:
+        output.warn(f"{wanted.client_properties}: {warning}")
+    settings = wanted.autoscaling
+    topics = Topics(wanted.name, config, most_hosts=settings.most_lanes if consumers else 1)
+    topics.make()
+    host_of = _own_host if consumers else _one_host
+    controller = Controller(settings, policy(settings), host_of, time.monotonic())
+    keeper = ProcessKeeper(file) if consumers else PipelineKeeper()
+    if consumers:
+        check(wanted)
+        keeper.start([] if dry_run else [0])
+    try:
+        carry_out(
+            controller,
+            Monitor(wanted, config),
+            topics,
+            keeper,
+            ended=threading.Event(),
+            tell=_told,
+            is_dry=dry_run,
+        )
+    except (KeyboardInterrupt, SystemExit):  # Ctrl-C, SIGTERM
+        what = (
+            "Its consumers have ended" if consumers else "The pipeline goes on with its last plan"
+        )
+        output.outcome(f"Stopped. {what}.")
+    finally:
+        keeper.close()
+
+
+@autoscaler.command()
+@_file
+@click.option("--number", type=int, required=True, help="Which one of the group: 0, 1, …")
+def consumer(file: Path, number: int) -> None:
+    """One plain consumer of FILE's topics, commanded by `penstock autoscaler run --consumers`."""
+    wanted = resolve.load(file)
+    config, _ = resolve.client_config(wanted)
+    settings = wanted.autoscaling
+    if not 0 <= number < settings.most_lanes:
+        raise BadInput(
+            f"--number: {number} is none of the {settings.most_lanes} of autoscaling.most_lanes"
+        )
+    topics = Topics(wanted.name, config, most_hosts=settings.most_lanes)
+    with owned(wanted, number):
+        served = PlainConsumer(wanted, config, number, HostLink(topics, number))
+        ended = threading.Event()
+        signal.signal(signal.SIGTERM, lambda *_: ended.set())
+        signal.signal(signal.SIGINT, lambda *_: ended.set())
+        try:
+            while not ended.is_set():
+                served.serve_once()
+        finally:
+            served.close()
+
+
+def _one_host(_: int) -> int:
+    return 0
+
+
+def _own_host(lane: int) -> int:
+    return lane
+
+
+def _told(told: Tell) -> None:
+    (output.warn if told.is_warning else output.note)(told.text)
+
+
+@autoscaler.command(name="manifests")
+@_file
+@click.option("--image", required=True, help="A container image with Penstock and Spark in it.")
+@click.option("--namespace", default="default", help="Where it is to run.")
+@click.option("--claim", default="lake", help="A volume claim that driver and executors mount.")
+def render(file: Path, image: str, namespace: str, claim: str) -> None:
+    """Print what Kubernetes needs to run FILE: driver, rights, executors' template."""
+    wanted = specs.load(file, Pipeline)
+    place = Place(image=image, namespace=namespace, claim=claim)
+    for manifest in manifests(wanted, file.read_text(), place):
+        click.echo("---")
+        click.echo(specs.dump_yaml(manifest), nl=False)

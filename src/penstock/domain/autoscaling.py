@@ -1,0 +1,118 @@
+"""Words of the autoscaler: its settings, and what its parts tell one another through topics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from penstock.domain.value import Bound, Doc, Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Autoscaling(Value):
+    """How lanes follow the write speed. Every share is of what a lane can do, which is measured."""
+
+    policy: Annotated[str, Doc("who decides: packing, or one that it is compared with")] = "packing"
+    algorithm: Annotated[str, Doc("of the policy `packing`: KEEP, BFD, MWF, …")] = "KEEP"
+    lanes: Annotated[
+        int | None, Bound(ge=1, le=1000), Doc("as many, always: partitions are only balanced")
+    ] = None
+    most_lanes: Annotated[int, Bound(ge=1, le=1000), Doc("never more than these")] = 16
+    lane_bytes_per_s: Annotated[
+        float,
+        Bound(gt=0),
+        Doc("what a lane can do until one was seen at its limit; see `penstock pipeline capacity`"),
+    ] = 5_000_000
+    plan_at: Annotated[
+        float, Bound(gt=0, le=1), Doc("lanes are filled up to this share of what they can do")
+    ] = 0.75
+    exceeded_at: Annotated[
+        float, Bound(gt=0, le=2), Doc("a lane above this share is too full, and partitions move")
+    ] = 0.95
+    scale_in_s: Annotated[
+        float, Bound(gt=0), Doc("after so long without a change: would fewer lanes do?")
+    ] = 60.0
+    drain_s: Annotated[
+        float, Bound(gt=0), Doc("what is waiting shall be read within this, beside what comes")
+    ] = 30.0
+    answer_s: Annotated[
+        float, Bound(gt=0), Doc("a command that is not acknowledged within this is sent again")
+    ] = 10.0
+    stale_s: Annotated[
+        float, Bound(gt=0), Doc("write speeds older than this say nothing; the plan stays")
+    ] = 10.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require(
+            self.exceeded_at >= self.plan_at,
+            "exceeded_at",
+            f"must be at least plan_at ({self.plan_at:g}), or every plan is too full at once",
+        )
+
+
+# --- the monitor tells ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionSpeed(Value):
+    """How fast a partition is written to."""
+
+    records_per_s: float
+    bytes_per_record: Annotated[
+        float | None, Doc("as stored; none if the cluster does not tell the size of its logs")
+    ] = None
+    end: Annotated[int, Doc("the offset after its last record")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement(Value):
+    """All partitions of a pipeline, at one moment."""
+
+    at_ms: Annotated[int, Doc("when, in Unix time")]
+    partitions: Mapping[str, PartitionSpeed] = field(default_factory=dict)
+
+
+# --- controller and hosts tell each other -----------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command(Value):
+    """To a host. It holds for good, and may come twice: it says what to hold, not what to change."""
+
+    verb: Annotated[
+        Literal["hold", "tell"], Doc("hold exactly these; or only tell what you hold")
+    ] = "hold"
+    version: Annotated[int, Doc("counts up; of two, the higher one counts")] = 0
+    lanes: Annotated[
+        Mapping[int, tuple[str, ...]], Doc("lane → its partitions; other lanes of the host: none")
+    ] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cycle(Value):
+    """One lane from one micro-batch to the next."""
+
+    lane: int
+    took_s: Annotated[float, Doc("from the end of the one before")]
+    is_saturated: Annotated[bool, Doc("more was waiting than it took; idle cycles say nothing")]
+    size_bytes: Annotated[int, Doc("of keys and values")]
+    offsets: Annotated[Mapping[str, int], Doc("partition → offsets that it went ahead")] = field(
+        default_factory=dict
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer(Value):
+    """From a host: what it holds now, how far each partition is, and how its lanes did."""
+
+    host: int
+    version: Annotated[int, Doc("of the command that it acts on; -1: of none")] = -1
+    lanes: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    positions: Annotated[Mapping[str, int], Doc("partition → the offset it goes on from")] = field(
+        default_factory=dict
+    )
+    cycles: tuple[Cycle, ...] = ()
+    most_lanes: Annotated[int | None, Doc("more it cannot have just now")] = None
+    at_ms: int = 0

@@ -1,0 +1,223 @@
+"""The autoscaler on a real cluster: what it measures, how its parts talk, and lanes that follow."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from confluent_kafka import Producer
+
+from integration import lakes
+from penstock import specs
+from penstock.autoscaler.channel import ControllerLink, HostLink, Superseded, Topics
+from penstock.autoscaler.controller import Send, Tell
+from penstock.autoscaler.monitor import PERIOD_S, Monitor
+from penstock.domain.autoscaling import Answer, Autoscaling, Command, PartitionSpeed
+from penstock.domain.cluster import TopicSpec
+from penstock.domain.lake.plan import Plan
+from penstock.pipeline.lake import query
+from penstock.pipeline.lake.audit import audit
+from penstock.pipeline.lake.landing import Landed
+from penstock.pipeline.lake.scaling import scaled
+from penstock.testbed.cluster import Cluster
+from penstock.testbed.waiting import wait_until
+
+pytestmark = pytest.mark.integration
+Unique = Callable[[str], str]
+
+
+@contextmanager
+def written(
+    cluster: Cluster, topic: str, rates: dict[int, float], size_bytes: int = 1000
+) -> Iterator[dict[int, float]]:
+    """Partition → records/s, which may be changed while it runs."""
+    ended = threading.Event()
+
+    def send() -> None:
+        producer = Producer({**cluster.client_config, "linger.ms": 5})
+        due = dict.fromkeys(rates, 0.0)
+        last_s = time.monotonic()
+        while not ended.wait(0.02):
+            now_s = time.monotonic()
+            for partition, rate in rates.items():
+                due[partition] += rate * (now_s - last_s)
+                while due[partition] >= 1:
+                    producer.produce(topic, os.urandom(size_bytes), partition=partition)
+                    due[partition] -= 1
+            last_s = now_s
+            producer.poll(0)
+        producer.flush(10)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        yield rates
+    finally:
+        ended.set()
+        thread.join()
+
+
+def speeds(monitor: Monitor, seconds: float) -> dict[str, PartitionSpeed]:
+    """After looking for so long."""
+    found: dict[str, PartitionSpeed] = {}
+    until_s = time.monotonic() + seconds
+    while time.monotonic() < until_s:
+        if (measured := monitor.look()) is not None:
+            found = dict(measured.partitions)
+        time.sleep(PERIOD_S)
+    return found
+
+
+def test_the_monitor_finds_the_write_speed_while_retention_deletes(
+    lake_cluster: Cluster, tmp_path: Path, unique: Unique
+) -> None:
+    topic = unique("speeds")
+    config = {"retention.bytes": 200_000, "segment.bytes": 1_048_576, "file.delete.delay.ms": 0}
+    lake_cluster.create_topic(TopicSpec(name=topic, partitions=2, replication=1, config=config))
+    monitor = Monitor(lakes.pipeline(lake_cluster, tmp_path, topic), lake_cluster.client_config)
+    with written(lake_cluster, topic, {0: 400.0, 1: 50.0}) as rates:
+        found = speeds(monitor, 4)
+        assert found[f"{topic}-0"].records_per_s == pytest.approx(400, rel=0.1)
+        assert found[f"{topic}-1"].records_per_s == pytest.approx(50, rel=0.2)
+        stored = found[f"{topic}-0"].bytes_per_record
+        assert stored is not None and 1000 < stored < 1100  # with its share of a batch's header
+        rates |= {0: 100.0, 1: 800.0}
+        found = speeds(monitor, 5)
+        assert found[f"{topic}-0"].records_per_s == pytest.approx(100, rel=0.15)
+        assert found[f"{topic}-1"].records_per_s == pytest.approx(800, rel=0.15)
+    monitor.close()
+
+
+def test_commands_and_answers_arrive_and_an_older_controller_is_fenced(
+    lake_cluster: Cluster, unique: Unique
+) -> None:
+    topics = Topics(unique("talk"), lake_cluster.client_config, most_hosts=2)
+    topics.make()
+    topics.make()  # they are there already
+    first = ControllerLink(topics)
+    assert first.past() == {}
+    hold = Command(version=3, lanes={1: ("a-0", "a-1")})
+    first.send([Send(1, hold), Send(1, Command(verb="tell", version=3))])
+    host = HostLink(topics, 1)
+    assert host.past() == hold
+    host.answer(Answer(host=1, version=3, lanes=hold.lanes))
+    (answer,) = first.answers(10.0)
+    assert (answer.host, answer.version, answer.lanes) == (1, 3, {1: ("a-0", "a-1")})
+    second = ControllerLink(topics)
+    assert second.past() == {1: hold}
+    with pytest.raises(Superseded, match="another controller"):
+        first.send([Send(1, Command(version=4))])
+    second.send([Send(1, Command(version=5))])
+    command = host.command(10.0)
+    assert command is not None and command.version == 5
+    for link in (first, second, host):
+        link.close()
+
+
+def test_lanes_follow_the_load_and_every_record_is_landed_once(
+    spark: Any, lake_cluster: Cluster, tmp_path: Path, unique: Unique
+) -> None:
+    name = unique("scaled").replace("-", "_")
+    topic = unique("scaled")
+    lake_cluster.create_topic(TopicSpec(name=topic, partitions=4, replication=1))
+    wanted = lakes.pipeline(
+        lake_cluster,
+        tmp_path,
+        topic,
+        name=name,
+        lane_bytes_per_s=150_000.0,
+        lane_bytes=75_000,
+        every_s=0.0,
+        autoscaling=Autoscaling(lane_bytes_per_s=150_000, scale_in_s=6, drain_s=10),
+    )
+    told: list[str] = []
+    lanes: list[int] = []
+
+    def tell(landed: Landed) -> None:
+        lanes.append(len(landed.report.lanes))
+        tell_autoscaler(landed)
+
+    def note(what: Tell) -> None:
+        told.append(what.text)
+
+    with written(lake_cluster, topic, dict.fromkeys(range(4), 15.0)) as rates:
+        prepared = query.prepare(wanted, lakes.config(wanted))
+        with scaled("inside", spark, prepared, note) as tell_autoscaler:
+            running = query.start(spark, prepared, tell=tell)
+            try:
+                memory = prepared.job.memory
+
+                def planned() -> int:
+                    plan: Plan | None = memory.plan()
+                    return sum(1 for lane in plan.lanes if lane) if plan else 0
+
+                wait_until(lambda: planned() == 1, timeout_s=30, what="one lane is enough")
+                rates |= dict.fromkeys(range(4), 45.0)
+                wait_until(lambda: planned() == 2, timeout_s=30, what="two lanes are needed")
+                rates |= dict.fromkeys(range(4), 10.0)
+                wait_until(lambda: planned() == 1, timeout_s=60, what="one lane is enough again")
+            finally:
+                running.stop()
+    assert any("has" in text and "can do" in text for text in told), told
+    assert any("fewer lanes do" in text for text in told), told
+    lakes.land(spark, replace(wanted, lane_bytes_per_s=None, lane_bytes=10**7))
+    assert lakes.in_tables(wanted) == lakes.in_topic(lake_cluster, topic, 4)
+    assert audit(spark, wanted).problems == ()
+
+
+def test_plain_consumers_follow_the_load_and_survive_a_kill(
+    spark: Any, lake_cluster: Cluster, tmp_path: Path, unique: Unique
+) -> None:
+    topic = unique("plain")
+    lake_cluster.create_topic(TopicSpec(name=topic, partitions=4, replication=1))
+    wanted = lakes.pipeline(
+        lake_cluster,
+        tmp_path / "lake",
+        topic,
+        name=unique("plain").replace("-", "_"),
+        lane_bytes_per_s=150_000.0,
+        lane_bytes=75_000,
+        autoscaling=Autoscaling(
+            lane_bytes_per_s=150_000, most_lanes=4, scale_in_s=6, drain_s=10, answer_s=5
+        ),
+    )
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(specs.dump_yaml(wanted))
+    command = [sys.executable, "-m", "penstock.cli.main", "autoscaler", "run", str(file)]
+    process = subprocess.Popen([*command, "--consumers"], stderr=subprocess.PIPE, text=True)
+    own = psutil.Process(process.pid)
+
+    def consumers() -> list[psutil.Process]:
+        return [c for c in own.children(recursive=True) if "consumer" in c.cmdline()]
+
+    def landed() -> int:
+        return lakes.in_tables(wanted).total() if (tmp_path / "lake/events").exists() else 0
+
+    try:
+        with written(lake_cluster, topic, dict.fromkeys(range(4), 15.0)) as rates:
+            wait_until(lambda: landed() > 0, timeout_s=30, what="something is landed")
+            rates |= dict.fromkeys(range(4), 60.0)
+            wait_until(lambda: len(consumers()) >= 2, timeout_s=40, what="more consumers")
+            before = landed()
+            consumers()[-1].kill()
+            wait_until(lambda: landed() > before + 400, timeout_s=60, what="it goes on")
+            rates |= dict.fromkeys(range(4), 5.0)
+            wait_until(lambda: len(consumers()) == 1, timeout_s=60, what="one is enough again")
+        held = lakes.in_topic(lake_cluster, topic, 4)
+        wait_until(lambda: landed() == held.total(), timeout_s=60, what="all is landed")
+    finally:
+        process.terminate()
+        _, told = process.communicate(timeout=60)
+    assert lakes.in_tables(wanted) == held, told
+    assert audit(spark, wanted).problems == ()
+    assert not psutil.pid_exists(process.pid)

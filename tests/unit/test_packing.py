@@ -1,0 +1,227 @@
+"""Every packing algorithm: worked by hand, and what must hold for any partitions and speeds."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from functools import partial
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.autoscaler.packing import Assignment, Problem, algorithm, names
+from penstock.autoscaler.packing.keep import pack as keep
+from penstock.autoscaler.packing.problem import (
+    fewest_lanes,
+    lanes_of,
+    lower_bound,
+    moved_load,
+)
+from penstock.domain.errors import BadInput
+from penstock.domain.lake.partition import Partition
+
+ONLINE = ("NF", "FF", "BF", "WF")
+DECREASING = ("NFD", "FFD", "BFD", "WFD")
+MODIFIED = ("MWF", "MBF", "MWFP", "MBFP")
+CAPACITY = 10.0
+
+
+def problem(speeds: str, current: str = "", **fields: object) -> Problem:
+    """From "7 6 3", and the lanes where they are now, "-" for none."""
+    named = {Partition("t", i): float(s) for i, s in enumerate(speeds.split())}
+    where = dict(zip(named, current.split(), strict=False))
+    return Problem(
+        speeds=named,
+        capacity=CAPACITY,
+        current={p: int(lane) for p, lane in where.items() if lane != "-"},
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+def lanes(assignment: Assignment) -> str:
+    return " ".join(str(assignment[p]) for p in sorted(assignment))
+
+
+# --- worked by hand ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("NF", "0 1 1 2"),  # 4 finds only the last lane, which has 1 left
+        ("FF", "0 1 0 1"),
+        ("BF", "0 1 0 1"),
+        ("WF", "0 1 1 2"),  # 3 goes to the lane with 4 left, and 4 finds 3 and 1
+        ("NFD", "0 1 2 1"),  # in the order 7 6 4 3
+        ("FFD", "0 1 0 1"),
+        ("BFD", "0 1 0 1"),
+        ("WFD", "0 1 0 1"),
+    ],
+)
+def test_any_fit_by_hand(name: str, expected: str) -> None:
+    assert lanes(algorithm(name)(problem("7 6 3 4"))) == expected
+
+
+def test_first_and_best_fit_differ_where_the_first_is_not_the_fullest() -> None:
+    assert lanes(algorithm("FF")(problem("6 7 3 4"))) == "0 1 0 2"
+    assert lanes(algorithm("BF")(problem("6 7 3 4"))) == "0 1 1 0"
+
+
+def test_a_new_lane_is_the_one_that_the_partition_is_on_else_the_lowest_free() -> None:
+    # 8 opens its own lane 3; 7 would open 3 too, which is open: the lowest free is 0.
+    assert lanes(algorithm("FFD")(problem("8 7 6", "3 3 1"))) == "3 0 1"
+
+
+@pytest.mark.parametrize(("name", "expected"), [("MBF", "0 1 0"), ("MWF", "0 1 1")])
+def test_the_documents_fit_the_small_ones_into_lanes_that_exist(name: str, expected: str) -> None:
+    assert lanes(algorithm(name)(problem("8 6 2", "0 1 2"))) == expected
+
+
+@pytest.mark.parametrize(("name", "expected"), [("MBF", "0 0 1"), ("MBFP", "0 1 1")])
+def test_the_documents_take_lanes_by_their_sum_or_by_their_largest(
+    name: str, expected: str
+) -> None:
+    assert lanes(algorithm(name)(problem("4 4 6", "0 0 1"))) == expected
+
+
+def test_what_does_not_fit_any_more_is_placed_last_and_largest_first() -> None:
+    # Lane 0 has 12: 7 stays, 5 does not fit beside it, and finds lane 1.
+    assert lanes(algorithm("MBF")(problem("7 5 4", "0 0 1"))) == "0 1 1"
+
+
+@pytest.mark.parametrize(
+    ("speeds", "current", "expected"),
+    [
+        ("4 4 6", "0 0 1", "0 0 1"),  # nothing is too full, and two are the fewest
+        ("6 5 2", "0 0 1", "0 1 1"),  # the least that makes it fit goes: 5
+        ("9 9 2 2", "0 1 0 1", "0 1 2 2"),  # two that must go share a lane
+        ("3 3 3", "0 1 2", "0 0 0"),  # one lane is enough, and worth it
+        ("8 2 -0", "- - -", "0 0 0"),
+        ("12 3", "0 0", "0 1"),  # faster than a lane: alone
+    ],
+)
+def test_ours_by_hand(speeds: str, current: str, expected: str) -> None:
+    assert lanes(keep(problem(speeds, current), price_per_percent=math.inf)) == expected
+
+
+def test_a_smaller_one_makes_room_if_that_saves_a_lane() -> None:
+    # 5 (of the lane that has 12) fits nowhere; in the place of 2 it does, which goes to 7's lane.
+    assert lanes(keep(problem("7 5 5 2 8", "0 0 1 1 2"), price_per_percent=math.inf)) == "0 1 1 0 2"
+
+
+def test_a_lane_is_not_emptied_if_that_moves_more_than_it_is_worth() -> None:
+    asked = problem("4 4", "0 1")  # a lane too many: 100 % above the fewest
+    assert lanes(keep(asked, price_per_percent=0.003)) == "0 1"
+    assert lanes_of(keep(asked, price_per_percent=0.005)) == 1
+
+
+def test_lanes_of_different_size_take_what_they_can() -> None:
+    asked = problem("6 6", "0 0", capacities={0: 12.0})
+    assert lanes(keep(asked, price_per_percent=1.0)) == "0 0"
+    assert lanes(keep(problem("6 6", "0 0"), price_per_percent=1.0)) in ("0 1", "1 0")
+
+
+def test_an_algorithm_that_is_not_there_is_said_with_those_that_are() -> None:
+    with pytest.raises(BadInput, match="no packing algorithm 'XF'") as error:
+        algorithm("XF")
+    assert "BFD" in str(error.value)
+
+
+@pytest.mark.parametrize("bad", [{"capacity": 0.0}, {"capacities": {1: -1.0}}])
+def test_a_capacity_of_zero_is_refused(bad: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="capacity must be more than zero"):
+        Problem(**{"speeds": {}, "capacity": 1.0, **bad})  # type: ignore[arg-type]
+
+
+# --- for any ----------------------------------------------------------------------------------------
+
+ALL = {name: algorithm(name) for name in names()} | {
+    f"KEEP {price}": partial(keep, price_per_percent=price) for price in (0.0, 0.05, 2.0, math.inf)
+}
+speeds = st.lists(st.floats(0, 12) | st.sampled_from([0.0, 2.5, 5.0, 10.0]), max_size=25)
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> Problem:
+    found = draw(speeds)
+    where = draw(st.lists(st.none() | st.integers(0, 9), min_size=len(found), max_size=len(found)))
+    differ = draw(st.dictionaries(st.integers(0, 9), st.floats(8, 14), max_size=3))
+    named = {Partition("t", i): s for i, s in enumerate(found)}
+    current = {p: lane for p, lane in zip(named, where, strict=True) if lane is not None}
+    return Problem(speeds=named, capacity=CAPACITY, current=current, capacities=differ)
+
+
+@pytest.mark.parametrize("name", ALL)
+@given(asked=problems())
+def test_everything_is_assigned_and_no_lane_is_too_full(name: str, asked: Problem) -> None:
+    found = ALL[name](asked)
+    assert found.keys() == asked.speeds.keys()
+    loads: dict[int, list[float]] = defaultdict(list)
+    for partition, lane in found.items():
+        assert lane >= 0
+        loads[lane].append(asked.speeds[partition])
+    for lane, held in loads.items():
+        alone = len([s for s in held if s > 0]) <= 1
+        assert alone or sum(held) <= asked.capacity_of(lane) * (1 + 1e-6)
+    assert ALL[name](asked) == found, "the same question has another answer"
+
+
+@pytest.mark.parametrize("name", ALL)
+@given(small=st.lists(st.floats(0, 0.39), min_size=1, max_size=25))
+def test_one_lane_is_used_where_one_is_enough(name: str, small: list[float]) -> None:
+    asked = Problem(speeds={Partition("t", i): s for i, s in enumerate(small)}, capacity=CAPACITY)
+    assert set(ALL[name](asked).values()) == {0}
+
+
+@given(asked=problems())
+def test_ours_needs_no_more_lanes_than_a_fresh_packing_if_lanes_are_all_that_counts(
+    asked: Problem,
+) -> None:
+    asked = Problem(speeds=asked.speeds, capacity=CAPACITY, current=asked.current)
+    found = keep(asked, price_per_percent=math.inf)
+    assert fewest_lanes(asked) <= lanes_of(found) <= lanes_of(algorithm("BFD")(asked))
+
+
+@pytest.mark.parametrize("price", [0.0, 0.05, 2.0, math.inf])
+@given(asked=problems())
+def test_ours_moves_nothing_the_second_time(price: float, asked: Problem) -> None:
+    found = keep(asked, price_per_percent=price)
+    again = Problem(
+        speeds=asked.speeds,
+        capacity=asked.capacity,
+        current=found,
+        capacities=asked.capacities,
+    )
+    if price == 0.0:
+        assert keep(again, price_per_percent=price) == found
+    else:  # it may find something better, and never anything worse
+        assert lanes_of(keep(again, price_per_percent=price)) <= lanes_of(found)
+
+
+@given(sizes=st.lists(st.floats(0.1, 10), min_size=1, max_size=6))
+def test_the_lower_bound_is_one(sizes: list[float]) -> None:
+    assert lower_bound(sizes, CAPACITY) <= _fewest(sorted(sizes, reverse=True), [])
+
+
+def test_the_lower_bound_sees_that_large_ones_cannot_share() -> None:
+    assert lower_bound([6, 6, 6], CAPACITY) == 3
+    assert lower_bound([7, 7, 4, 4], CAPACITY) == 3
+    assert lower_bound([5, 5, 5, 5], CAPACITY) == 2
+
+
+def _fewest(sizes: list[float], rooms: list[float]) -> int:
+    """By trying everything."""
+    if not sizes:
+        return len(rooms)
+    size, rest = sizes[0], sizes[1:]
+    best = _fewest(rest, [*rooms, CAPACITY - size])
+    for i, room in enumerate(rooms):
+        if size <= room + 1e-9:
+            best = min(best, _fewest(rest, [*rooms[:i], room - size, *rooms[i + 1 :]]))
+    return best
+
+
+def test_moved_load_counts_what_changes_its_lane() -> None:
+    asked = problem("3 4 5", "0 1 -")
+    assert moved_load(asked, algorithm("FF")(asked)) == 4.0

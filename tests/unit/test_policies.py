@@ -1,0 +1,115 @@
+"""The policies that ours is compared with, by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from penstock.autoscaler.assignors import assign_range, assign_sticky
+from penstock.autoscaler.packing import Problem
+from penstock.autoscaler.packing.balance import balance
+from penstock.autoscaler.policies import names, policy
+from penstock.autoscaler.view import View
+from penstock.domain.autoscaling import Autoscaling
+from penstock.domain.errors import BadInput
+from penstock.domain.lake.partition import Partition
+
+
+def of(*topics: tuple[str, int]) -> list[Partition]:
+    return [Partition(topic, number) for topic, count in topics for number in range(count)]
+
+
+def lanes(found: Mapping[Partition, int]) -> str:
+    return " ".join(str(found[p]) for p in sorted(found))
+
+
+def view(
+    speeds: Mapping[Partition, float], current: Mapping[Partition, int], **more: object
+) -> View:
+    made = View(
+        now_s=0.0,
+        since_change_s=0.0,
+        speeds=speeds,
+        peaks=speeds,
+        lag_bytes={},
+        current=current,
+        capacities={},
+        capacity=100.0,
+        most_lanes=10,
+    )
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+def test_range_puts_neighbours_of_every_topic_together() -> None:
+    assert lanes(assign_range(of(("a", 5), ("b", 2)), 2, {})) == "0 0 0 1 1 0 1"
+    assert lanes(assign_range(of(("a", 2)), 3, {})) == "0 1"
+
+
+def test_sticky_keeps_what_it_can() -> None:
+    partitions = of(("a", 6))
+    before = dict(zip(partitions, (0, 0, 0, 1, 1, 1), strict=True))
+    assert lanes(assign_sticky(partitions, 2, before)) == "0 0 0 1 1 1"
+    after = assign_sticky(partitions, 3, before)
+    assert sorted(after.values()) == [0, 0, 1, 1, 2, 2]
+    assert sum(after[p] != before[p] for p in partitions) == 2
+    assert lanes(assign_sticky(partitions, 1, before)) == "0 0 0 0 0 0"
+
+
+def test_a_fixed_number_must_be_given() -> None:
+    with pytest.raises(BadInput, match="does not choose how many"):
+        policy(Autoscaling(policy="range"))
+
+
+def test_kafkas_assignment_changes_only_with_the_partitions() -> None:
+    it = policy(Autoscaling(policy="cooperative-sticky", lanes=2))
+    partitions = of(("a", 4))
+    first = it.decide(view(dict.fromkeys(partitions, 1.0), {}))
+    assert first is not None and lanes(first.assignment) == "0 1 0 1"
+    skewed = view(dict(zip(partitions, (500.0, 1.0, 500.0, 1.0), strict=True)), first.assignment)
+    assert it.decide(skewed) is None
+
+
+def test_the_hpa_sees_only_what_is_done_and_waits_between_changes() -> None:
+    it = policy(Autoscaling(policy="hpa", plan_at=0.5))
+    partitions = of(("a", 8))
+    one = dict.fromkeys(partitions, 0)
+    busy = dict.fromkeys(partitions, 50.0)  # 400 written, and one lane can do 100
+    first = it.decide(view(busy, one, now_s=10.0))
+    assert first is not None and len(set(first.assignment.values())) == 2
+    assert it.decide(view(busy, first.assignment, now_s=100.0)) is None
+    later = it.decide(view(busy, first.assignment, now_s=200.0))
+    assert later is not None and len(set(later.assignment.values())) == 4
+
+
+def test_lag_scales_out_at_once_and_in_after_five_minutes() -> None:
+    it = policy(Autoscaling(policy="lag"))
+    partitions = of(("a", 8))
+    one = dict.fromkeys(partitions, 0)
+    speeds = dict.fromkeys(partitions, 10.0)
+    behind = view(speeds, one, lag_bytes=dict.fromkeys(partitions, 200.0), now_s=0.0)
+    found = it.decide(behind)
+    assert found is not None and len(set(found.assignment.values())) == 4
+    assert it.decide(view(speeds, found.assignment, now_s=100.0)) is None
+    less = it.decide(view(speeds, found.assignment, now_s=320.0))
+    assert less is not None and set(less.assignment.values()) == {0}
+
+
+def test_a_policy_that_is_not_there_is_said_with_those_that_are() -> None:
+    with pytest.raises(BadInput, match="none called 'luck'") as error:
+        policy(Autoscaling(policy="luck"))
+    assert all(name in str(error.value) for name in names())
+
+
+def test_balancing_moves_little_and_fills_lanes_by_what_they_can_do() -> None:
+    partitions = of(("a", 6))
+    speeds = dict(zip(partitions, (40.0, 40.0, 10.0, 10.0, 10.0, 10.0), strict=True))
+    before = dict(zip(partitions, (0, 0, 0, 1, 1, 1), strict=True))
+    even = balance(Problem(speeds=speeds, capacity=100.0, current=before), 2)
+    assert {sum(speeds[p] for p in partitions if even[p] == n) for n in (0, 1)} == {60.0}
+    assert sum(even[p] != before[p] for p in partitions) == 2
+    uneven = balance(
+        Problem(speeds=dict.fromkeys(partitions, 10.0), capacity=100.0, capacities={0: 200.0}), 2
+    )
+    assert sorted(uneven.values()) == [0, 0, 0, 0, 1, 1]
