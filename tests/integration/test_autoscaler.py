@@ -32,7 +32,7 @@ from penstock.pipeline.lake.scaling import scaled
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.waiting import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.lake]
 Unique = Callable[[str], str]
 
 

@@ -45,7 +45,7 @@ from penstock.testbed.cluster import Cluster
 from penstock.testbed.parts import Parts
 from penstock.testbed.waiting import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.lake]
 Unique = Callable[[str], str]
 
 
