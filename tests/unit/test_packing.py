@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from penstock.autoscaler.packing import Assignment, Problem, algorithm, names
 from penstock.autoscaler.packing.keep import pack as keep
+from penstock.autoscaler.packing.keep import relabelled
 from penstock.autoscaler.packing.problem import (
     fewest_lanes,
     lanes_of,
@@ -114,6 +115,14 @@ def test_a_lane_is_not_emptied_if_that_moves_more_than_it_is_worth() -> None:
     asked = problem("4 4", "0 1")  # a lane too many: 100 % above the fewest
     assert lanes(keep(asked, price_per_percent=0.003)) == "0 1"
     assert lanes_of(keep(asked, price_per_percent=0.005)) == 1
+
+
+def test_sums_that_are_too_large_by_rounding_alone_fit_as_a_fresh_packing_has_them() -> None:
+    speeds = {Partition("t", i): s for i, s in enumerate([0.5, 0.2, 0.2, 0.1 + 1e-10] * 2)}
+    current = {p: i for i, p in enumerate(speeds)}
+    asked = Problem(speeds=speeds, capacity=1.0, current=current)
+    made = relabelled(asked)
+    assert made is not None and len(made.members) == 2
 
 
 def test_lanes_of_different_size_take_what_they_can() -> None:

@@ -308,7 +308,7 @@ def pack(problem: Problem, *, price_per_percent: float) -> Assignment:
 
     found = _kept(problem, fewest, price)
     if len(found.members) > fewest:
-        other = _relabelled(problem)
+        other = relabelled(problem)
         if other is not None and len(other.members) < len(found.members):
             other.send_home()
             found = min(found, other, key=total)
@@ -329,7 +329,7 @@ def _kept(problem: Problem, fewest: int, price: Price) -> Lanes:
     return lanes
 
 
-def _relabelled(problem: Problem) -> Lanes | None:
+def relabelled(problem: Problem) -> Lanes | None:
     """A fresh packing by best fit, whose lanes are given the numbers that keep the most load in place.
 
     None if lanes differ in size, and what one took has no other that can.
@@ -347,8 +347,10 @@ def _relabelled(problem: Problem) -> Lanes | None:
                 overlap[key] = overlap.get(key, 0.0) + lanes.size[i]
 
     def suits(group: int, lane: int) -> bool:
-        is_enough = loads[group] <= problem.capacity_of(lane) or len(groups[group]) == 1
-        return lane not in lanes.members and is_enough
+        # As much tolerance as each of them had when it was packed.
+        rounding = ROUNDING * problem.capacity * len(groups[group])
+        is_enough = loads[group] <= problem.capacity_of(lane) + rounding
+        return lane not in lanes.members and (is_enough or len(groups[group]) == 1)
 
     numbers: dict[int, int] = {}
     for (group, lane), _ in sorted(overlap.items(), key=lambda pair: (-pair[1], pair[0])):
