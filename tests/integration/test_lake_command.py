@@ -23,7 +23,7 @@ from penstock.testbed.cluster import Cluster
 from penstock.testbed.spark import SparkCluster
 from penstock.testbed.waiting import wait_until
 
-pytestmark = [pytest.mark.integration, pytest.mark.lake]
+pytestmark = pytest.mark.integration
 PARTITIONS = 6
 
 

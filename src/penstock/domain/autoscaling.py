@@ -27,9 +27,9 @@ class Autoscaling(Value):
     plan_at: Annotated[
         float, Bound(gt=0, le=1), Doc("lanes are filled up to this share of what they can do")
     ] = 0.75
-    exceeded_at: Annotated[
-        float, Bound(gt=0, le=2), Doc("a lane above this share is too full, and partitions move")
-    ] = 0.95
+    headroom: Annotated[
+        float, Bound(ge=0, le=10), Doc("a lane is too full with this share more than that")
+    ] = 0.25
     scale_in_s: Annotated[
         float, Bound(gt=0), Doc("after so long without a change: would fewer lanes do?")
     ] = 60.0
@@ -43,13 +43,10 @@ class Autoscaling(Value):
         float, Bound(gt=0), Doc("write speeds older than this say nothing; the plan stays")
     ] = 10.0
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.require(
-            self.exceeded_at >= self.plan_at,
-            "exceeded_at",
-            f"must be at least plan_at ({self.plan_at:g}), or every plan is too full at once",
-        )
+    @property
+    def exceeded_at(self) -> float:
+        """The share of what a lane can do above which partitions move."""
+        return self.plan_at * (1 + self.headroom)
 
 
 # --- the monitor tells ------------------------------------------------------------------------------

@@ -37,14 +37,15 @@ def write_rows(
     path = f"{name}-{uuid.uuid4().hex[:12]}.parquet"
     target = lake / table / path
     try:
-        pq.write_table(
-            rows,
-            target,
-            compression=compression,
-            # Text and bytes of records hardly repeat; to look for it costs more than it saves.
-            use_dictionary=[name for name in _REPEATING if name in rows.column_names],
-            write_statistics=list(stats),
-        )
+        with pa.OSFile(str(target), "wb") as file:  # closed whatever happens
+            pq.write_table(
+                rows,
+                file,
+                compression=compression,
+                # Text and bytes of records hardly repeat; to look for it costs more than it saves.
+                use_dictionary=[name for name in _REPEATING if name in rows.column_names],
+                write_statistics=list(stats),
+            )
         size_bytes = target.stat().st_size
     except OSError as error:
         with suppress(OSError):  # which a read-only disk refuses too
