@@ -124,6 +124,7 @@ def test_commands_and_answers_arrive_and_an_older_controller_is_fenced(
         link.close()
 
 
+@pytest.mark.slow
 def test_lanes_follow_the_load_and_every_record_is_landed_once(
     spark: Any, lake_cluster: Cluster, tmp_path: Path, unique: Unique
 ) -> None:
@@ -175,6 +176,7 @@ def test_lanes_follow_the_load_and_every_record_is_landed_once(
     assert audit(spark, wanted).problems == ()
 
 
+@pytest.mark.slow
 def test_plain_consumers_follow_the_load_and_survive_a_kill(
     spark: Any, lake_cluster: Cluster, tmp_path: Path, unique: Unique
 ) -> None:
