@@ -215,18 +215,28 @@ def _fresh_topic(cluster: KafkaCluster, topic: TopicSpec) -> Iterator[bool]:
         return
     # With it the broker stamps the time of the append, which splits produce from fetch.
     config = {"message.timestamp.type": "LogAppendTime", **topic.config}
-    cluster.create_topic(replace(topic, config=config))
+    is_ours = True
     try:
+        try:
+            cluster.create_topic(replace(topic, config=config))
+        except PenstockError:  # somebody else made it meanwhile, or nobody could
+            is_ours = False
+            raise
         yield True
-    finally:
-        # On a cluster with a dead broker it may stay; whoever uses it next is told.
-        with suppress(TestbedError):
-            cluster.admin.delete_topic(topic.name)
-            wait_until(
-                lambda: topic.name not in cluster.admin.topics(),
-                timeout_s=30,
-                what=f"{topic.name} to be deleted",
-            )
+    finally:  # also if Ctrl-C came while it was being made
+        if is_ours:
+            _remove(cluster, topic.name)
+
+
+def _remove(cluster: KafkaCluster, topic: str) -> None:
+    # On a cluster with a dead broker it may stay; whoever uses it next is told.
+    with suppress(TestbedError):
+        cluster.admin.delete_topic(topic)
+        wait_until(
+            lambda: topic not in cluster.admin.topics(),
+            timeout_s=30,
+            what=f"{topic} to be deleted",
+        )
 
 
 def _check_empty(cluster: KafkaCluster, topic: TopicSpec) -> None:
