@@ -24,13 +24,12 @@ from typing import Any
 
 import numpy as np
 import psutil
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from confluent_kafka import Producer
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from harness import Figure, Row, main
+from landed import ages_ms
 from penstock import jars
 from penstock.domain.cluster import ClusterSpec, TopicSpec
 from penstock.domain.errors import PenstockError
@@ -301,7 +300,8 @@ def _steady(
                     raise PenstockError("the query ended by itself")
                 memory.append(_memory_mb())
             running.stop()
-        ages = _ages_ms(landed, place)
+        begins_ms = landed[0].at_ms + 10_000
+        ages = ages_ms((one for one in landed if one.at_ms >= begins_ms), place)
         p50, p99 = (float(np.percentile(ages, p)) for p in (50, 99))
         files = [
             file.size_bytes for one in landed for lane in one.report.lanes for file in lane.files
@@ -340,21 +340,6 @@ def _steady(
                 )
             )
     return keys, rows
-
-
-def _ages_ms(landed: list[Landed], place: Path) -> np.ndarray[Any, Any]:
-    """Of every record when its micro-batch became readable; the first ten seconds left out."""
-    found = []
-    begins_ms = landed[0].at_ms + 10_000
-    for one in landed:
-        if one.at_ms < begins_ms:
-            continue
-        for lane in one.report.lanes:
-            for file in lane.files:
-                times = pq.read_table(place / file.table / file.path, columns=["kafka_timestamp"])
-                sent_us = pc.cast(times.column(0), "int64").to_numpy()
-                found.append(one.at_ms - sent_us / 1000)
-    return np.concatenate(found)
 
 
 def _memory_mb() -> float:

@@ -112,8 +112,17 @@ def dump_yaml(value: object) -> str:
 
 def dump_json(value: object) -> str:
     """`value` as JSON for a program: what every `--json` prints. JSON has no NaN, so it is null."""
+    return _json(value, indent=2)
+
+
+def dump_json_line(value: object) -> str:
+    """The same in one line, of many that follow one another."""
+    return _json(value, indent=None)
+
+
+def _json(value: object, indent: int | None) -> str:
     data = _without_nan(to_data(value))
-    return json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(data, indent=indent, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _without_nan(data: Any) -> Any:

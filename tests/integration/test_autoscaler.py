@@ -19,9 +19,10 @@ from confluent_kafka import Producer
 
 from integration import lakes
 from penstock import specs
+from penstock.autoscaler.actions import Decided, Event, Send
 from penstock.autoscaler.channel import ControllerLink, HostLink, Superseded, Topics
-from penstock.autoscaler.controller import Send, Tell
-from penstock.autoscaler.monitor import PERIOD_S, Monitor
+from penstock.autoscaler.monitor import Monitor
+from penstock.autoscaler.write_speed import PERIOD_S
 from penstock.domain.autoscaling import Answer, Autoscaling, Command, PartitionSpeed
 from penstock.domain.cluster import TopicSpec
 from penstock.domain.lake.plan import Plan
@@ -148,8 +149,8 @@ def test_lanes_follow_the_load_and_every_record_is_landed_once(
         lanes.append(len(landed.report.lanes))
         tell_autoscaler(landed)
 
-    def note(what: Tell) -> None:
-        told.append(what.text)
+    def note(event: Event) -> None:
+        told.extend([event.reason] if isinstance(event, Decided) else [])
 
     with written(lake_cluster, topic, dict.fromkeys(range(4), 15.0)) as rates:
         prepared = query.prepare(wanted, lakes.config(wanted))

@@ -12,6 +12,7 @@ from urllib.request import urlopen
 
 import fastavro
 import pytest
+from prometheus_client import CollectorRegistry
 
 from penstock.domain.errors import BadInput
 from penstock.domain.lake.decoder import AvroDecoder
@@ -20,7 +21,7 @@ from penstock.pipeline.lake import resolve
 from penstock.pipeline.lake.decoders import decoding_of
 from penstock.pipeline.lake.landing import Landed
 from penstock.pipeline.lake.memory import Hindrance, Memory
-from penstock.pipeline.lake.metrics import Metrics
+from penstock.pipeline.lake.metrics import Metrics, serve
 from penstock.pipeline.lake.query import with_retries
 from penstock.pipeline.lake.status import Watch
 from penstock.testbed.machine import free_ports
@@ -167,9 +168,10 @@ def test_speeds_lag_and_freshness() -> None:
 
 
 def test_prometheus_is_told_the_same() -> None:
-    metrics = Metrics("p")
+    registry = CollectorRegistry()
+    metrics = Metrics("p", registry)
     (port,) = free_ports(1)
-    metrics.serve(port)
+    serve(registry, port)
     metrics.add(landed(100_000, 50))
     with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
         text = answer.read().decode()
@@ -177,4 +179,4 @@ def test_prometheus_is_told_the_same() -> None:
     assert 'penstock_lag{partition="0",pipeline="p",topic="t"} 40.0' in text
     assert 'penstock_lost_offsets_total{partition="0",pipeline="p",topic="t"} 3.0' in text
     with pytest.raises(BadInput, match=f"--metrics-port: {port} cannot be used"):
-        Metrics("q").serve(port)
+        serve(registry, port)

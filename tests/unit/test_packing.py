@@ -132,7 +132,7 @@ def test_lanes_of_different_size_take_what_they_can() -> None:
 
 
 def test_an_algorithm_that_is_not_there_is_said_with_those_that_are() -> None:
-    with pytest.raises(BadInput, match="no packing algorithm 'XF'") as error:
+    with pytest.raises(BadInput, match=r"autoscaling\.algorithm: there is none called 'XF'") as error:
         algorithm("XF")
     assert "BFD" in str(error.value)
 

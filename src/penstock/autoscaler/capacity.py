@@ -73,6 +73,7 @@ class Capacities:
         return believed
 
     def doubted(self) -> tuple[int, ...]:
+        """Those that are not believed."""
         believed = self.of_lanes()
         return tuple(lane for lane, s in self._measured().items() if believed[lane] < s)
 

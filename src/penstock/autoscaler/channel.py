@@ -12,20 +12,30 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from penstock import specs
-from penstock.autoscaler.controller import Send
+from penstock.autoscaler.actions import Send
 from penstock.domain.autoscaling import Answer, Command, Measurement
 from penstock.domain.errors import PenstockError
 from penstock.pipeline.lake import client
 
+# A host is heard of at least so often.
+HEARTBEAT_S = 2.0
 _REQUEST_S = 10.0
 _ANSWERS = 0
 _SOURCE = "message.json"
+_UNHEARD = (
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+)
 _FENCED = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
 
 
@@ -42,7 +52,7 @@ class Topics:
         self.config = {k: v for k, v in config.items() if k != "isolation.level"}
 
     def make(self) -> None:
-        admin = AdminClient(self.config, logger=client.log)
+        admin = self._admin
         kept = {"cleanup.policy": "compact", "segment.ms": "600000"}
         brief = {"retention.ms": "600000", "segment.ms": "600000"}
         asked = admin.create_topics(
@@ -52,6 +62,7 @@ class Topics:
             ],
             request_timeout=_REQUEST_S,
         )
+        is_new = True
         for topic, answer in asked.items():
             try:
                 answer.result()
@@ -61,18 +72,23 @@ class Topics:
                         f"the topic {topic} cannot be made: {error.args[0].str()}",
                         "give the autoscaler's user CREATE, or make it: see docs/autoscaler.md",
                     ) from None
-
-        if (there := self.count()) < 1 + self.hosts:
+                is_new = is_new and topic != self.group
+        if not is_new and self.count() < 1 + self.hosts:
             wider = NewPartitions(self.group, 1 + self.hosts)
             admin.create_partitions([wider])[self.group].result(_REQUEST_S)
-            deadline = time.monotonic() + _REQUEST_S
-            while self.count() == there and time.monotonic() < deadline:
-                time.sleep(0.1)
+        # Brokers hear of it one after the other.
+        deadline = time.monotonic() + _REQUEST_S
+        while self.count() < 1 + self.hosts and time.monotonic() < deadline:
+            time.sleep(0.1)
 
     def count(self) -> int:
         """Partitions of the group's topic: there may be more than hosts now."""
-        admin = AdminClient(self.config, logger=client.log)
-        return len(admin.list_topics(self.group, timeout=_REQUEST_S).topics[self.group].partitions)
+        found = self._admin.list_topics(self.group, timeout=_REQUEST_S).topics[self.group]
+        return len(found.partitions)
+
+    @cached_property
+    def _admin(self) -> AdminClient:
+        return AdminClient(self.config, logger=client.log)
 
     def producer(self, **more: Any) -> Producer:
         return Producer({**self.config, "linger.ms": 0, **more}, logger=client.log)
@@ -96,9 +112,21 @@ class Reader:
             logger=client.log,
         )
         self._place = TopicPartition(topic, partition)
-        low, high = self._consumer.get_watermark_offsets(self._place, timeout=_REQUEST_S)
+        low, high = self._marks()
         self._place.offset = high if from_end else low
         self._consumer.assign([self._place])
+
+    def _marks(self) -> tuple[int, int]:
+        """Of a topic that was just made, not every broker has heard yet."""
+        deadline = time.monotonic() + _REQUEST_S
+        while True:
+            try:
+                low, high = self._consumer.get_watermark_offsets(self._place, timeout=_REQUEST_S)
+                return low, high
+            except KafkaException as error:
+                if error.args[0].code() not in _UNHEARD or time.monotonic() >= deadline:
+                    raise
+            time.sleep(0.1)
 
     def close(self) -> None:
         self._consumer.close()
@@ -166,7 +194,7 @@ class ControllerLink:
             for send in sends:
                 self._producer.produce(
                     self._topics.group,
-                    specs.dump_json(send.command),
+                    specs.dump_json_line(send.command),
                     key=send.command.verb,
                     partition=1 + send.host,
                 )
@@ -217,7 +245,7 @@ class HostLink:
     def answer(self, answer: Answer) -> None:
         self._producer.produce(
             self._topics.group,
-            specs.dump_json(answer),
+            specs.dump_json_line(answer),
             key=str(self._host),
             partition=_ANSWERS,
         )
@@ -225,7 +253,7 @@ class HostLink:
 
 
 class SpeedsLink:
-    """Measurements, told by one and read by many."""
+    """Measurements, for whoever wants to read them."""
 
     def __init__(self, topics: Topics) -> None:
         self._topics = topics
@@ -233,9 +261,6 @@ class SpeedsLink:
 
     def tell(self, measurement: Measurement) -> None:
         self._producer.produce(
-            self._topics.speeds, specs.dump_json(measurement), key=self._topics.name
+            self._topics.speeds, specs.dump_json_line(measurement), key=self._topics.name
         )
         self._producer.poll(0)
-
-    def reader(self) -> Reader:
-        return Reader(self._topics, self._topics.speeds, 0, from_end=True)

@@ -18,18 +18,17 @@ import pyarrow.compute as pc
 from confluent_kafka import KafkaException, TopicPartition
 from deltalake import DeltaTable
 
-from penstock.autoscaler.channel import HostLink
+from penstock.autoscaler.channel import HEARTBEAT_S, HostLink
 from penstock.domain.autoscaling import Answer, Command, Cycle
 from penstock.domain.errors import BadInput, PenstockError
 from penstock.domain.lake.order import LaneTask, Obstacle, Order, Range, next_order
 from penstock.domain.lake.partition import Partition
 from penstock.domain.lake.pipeline import Pipeline
-from penstock.domain.lake.report import LaneReport
 from penstock.files import create_file, sole_owner
 from penstock.pipeline.lake import lane
 from penstock.pipeline.lake.brokers import Away, Brokers
 from penstock.pipeline.lake.consumer import LaneConsumer
-from penstock.pipeline.lake.landing import LEDGER_COLUMNS, Landing
+from penstock.pipeline.lake.landing import LEDGER_COLUMNS, Landed, Landing
 from penstock.pipeline.lake.memory import CONSUMERS, Memory
 from penstock.pipeline.lake.sorting import Sorter
 from penstock.pipeline.lake.tables import Tables
@@ -38,7 +37,6 @@ _IDLE_S = 0.1
 _TOPICS = "topics"
 # That it is likely to hold: how much is fetched of each at a time follows from it.
 _PARTITIONS = 8
-HEARTBEAT_S = 2.0
 
 
 class _Memory(Memory):
@@ -121,6 +119,8 @@ class PlainConsumer:
         self._answered_s = float("-inf")
         self._landed_s = float("-inf")
         self._is_behind = False
+        # It was told to end.
+        self.is_dismissed = False
         if (last := link.past()) is not None:
             self._hold(last)
         self._answer(None)
@@ -136,6 +136,7 @@ class PlainConsumer:
             must_answer = True
             if command.verb == "hold":
                 self._hold(command)
+            self.is_dismissed = self.is_dismissed or command.verb == "end"
         cycle = self._cycle()
         is_quiet = time.monotonic() - self._answered_s > HEARTBEAT_S
         if must_answer or cycle is not None or is_quiet:
@@ -183,18 +184,14 @@ class PlainConsumer:
         if not ranges:
             return None
         task = LaneTask(self._number, self._batch + 1, ranges, self._version)
-        report = self._land(task)
+        landed = self._land(task)
+        (report,) = landed.report.lanes
         self._positions |= {r.name: r.end for r in report.ranges}
         self._landed_s = time.monotonic()
         self._is_behind = any(r.lag for r in report.ranges)
         self._commit()
-        return Cycle(
-            lane=self._number,
-            took_s=time.monotonic() - began_s,
-            is_saturated=self._is_behind and not report.troubles,
-            size_bytes=report.size_bytes,
-            offsets={str(r.name): r.end - r.start for r in report.ranges},
-        )
+        # It is timed from its own begin, so it never waited.
+        return Cycle.of(report, landed.at_ms, time.monotonic() - began_s, was_behind=True)
 
     def _known_id(self, topic: str, now: str) -> str:
         """As the group first saw it: one that was deleted and made anew is another topic."""
@@ -205,11 +202,11 @@ class PlainConsumer:
             self._ids[topic] = file.read_text()
         return self._ids[topic]
 
-    def _land(self, task: LaneTask) -> LaneReport:
+    def _land(self, task: LaneTask) -> Landed:
         report = lane.work(task, self._pipeline, self._consumer, self._sorter)
-        self._landing.land(task.batch, lambda: [report])
+        landed = self._landing.land(task.batch, lambda: [report])
         self._batch = task.batch
-        return report
+        return landed
 
     def _commit(self) -> None:
         offsets = [TopicPartition(*p, at) for p, at in self._positions.items()]

@@ -14,17 +14,15 @@ from __future__ import annotations
 import statistics
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 
+from penstock.autoscaler.actions import Action, Decided, HandedOver, Retire, Send, Start, Tell
 from penstock.autoscaler.capacity import Capacities
+from penstock.autoscaler.host import TRIES, Host, are_equal
 from penstock.autoscaler.view import Decision, Policy, View
 from penstock.domain.autoscaling import Answer, Autoscaling, Command, Measurement
 from penstock.domain.lake.partition import Partition
 
-Lanes = Mapping[int, tuple[str, ...]]
-# After so many tries it is said that a host does not answer.
-_TRIES = 3
 _CYCLES = 8
 # Cycles that a record may wait for.
 _GRACE = 2.0
@@ -35,94 +33,6 @@ class Phase(Enum):
     SENTINEL = "sentinel"
     REASSIGN = "reassign"
     MANAGE = "manage group"
-
-
-# --- what is to be done -----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Send:
-    """A command to a host."""
-
-    host: int
-    command: Command
-
-
-@dataclass(frozen=True)
-class Start:
-    """These lanes are about to be used: see that there is something to run them."""
-
-    lanes: frozenset[int]
-
-
-@dataclass(frozen=True)
-class Retire:
-    """Only these lanes are used any more."""
-
-    lanes: frozenset[int]
-
-
-@dataclass(frozen=True)
-class Tell:
-    """Something that people want to know."""
-
-    text: str
-    is_warning: bool = False
-
-
-Action = Send | Start | Retire | Tell
-
-
-# --- what is known ----------------------------------------------------------------------------------
-
-
-@dataclass
-class Host:
-    """What is known of one."""
-
-    # As it last said.
-    holds: dict[int, tuple[str, ...]] = field(default_factory=dict)
-    said_version: int = -1
-    # As it was told since, by version: it may be acting on any of these, or on none yet.
-    pending: dict[int, dict[int, tuple[str, ...]]] = field(default_factory=dict)
-    asked_s: float | None = None
-    tries: int = 0
-    is_alive: bool = True
-    # It said what it holds since this controller began.
-    is_known: bool = False
-
-    @property
-    def told_version(self) -> int:
-        return max(self.pending, default=self.said_version)
-
-    @property
-    def is_settled(self) -> bool:
-        return not self.pending
-
-    @property
-    def present(self) -> Mapping[int, tuple[str, ...]]:
-        """What it holds, or will once it has read its last command."""
-        return self.pending[max(self.pending)] if self.pending else self.holds
-
-    @property
-    def may_hold(self) -> set[str]:
-        found = [self.holds, *self.pending.values()]
-        return {partition for lanes in found for held in lanes.values() for partition in held}
-
-    def said(self, answer: Answer) -> None:
-        self.holds = {lane: held for lane, held in answer.lanes.items() if held}
-        self.said_version = answer.version
-        self.pending = {v: told for v, told in self.pending.items() if v > answer.version}
-        self.is_known = True
-
-    @property
-    def is_silent(self) -> bool:
-        """It was asked often enough."""
-        return self.tries >= _TRIES
-
-    def ended(self) -> None:
-        """What it may hold stays: it may have landed half of it, and ends that when it is back."""
-        self.is_alive, self.asked_s, self.tries = False, None, 0
 
 
 class Controller:
@@ -139,6 +49,8 @@ class Controller:
         self.hosts: dict[int, Host] = {}
         self.transitions: deque[tuple[float, Phase]] = deque([(now_s, self.phase)], maxlen=1000)
         self.wanted: dict[Partition, int] | None = None
+        # The group as it was when it was last measured.
+        self.seen: View | None = None
         self._version = 0
         self._changed_s = now_s
         self._measurement: Measurement | None = None
@@ -148,6 +60,7 @@ class Controller:
         self._peaks: dict[Partition, deque[tuple[float, float]]] = {}
         self._most_lanes: int | None = None
         self._warned: set[str] = set()
+        self._doubted: set[int] = set()
         self._is_stale = False
         self._started_s = now_s
         # From landing to landing, of late.
@@ -189,7 +102,8 @@ class Controller:
             peaks.append((now_s, speed))
             while peaks[0][0] < now_s - self._settings.scale_in_s:
                 peaks.popleft()
-        return self._watch(now_s) if self.phase is Phase.SENTINEL else []
+        self.seen = self.view(now_s)
+        return self._watch(self.seen) if self.phase is Phase.SENTINEL else []
 
     def on_answer(self, answer: Answer, now_s: float) -> list[Action]:
         host = self.hosts.setdefault(answer.host, Host())
@@ -203,16 +117,23 @@ class Controller:
             if offsets:
                 self._decoded |= dict.fromkeys(cycle.offsets, cycle.size_bytes / offsets)
             self.capacities.add(cycle, stored)
+        actions = self._doubts()
         if answer.version < host.said_version:
-            return []  # overtaken by a later one
+            return actions  # overtaken by a later one
         host.said(answer)
         if host.is_settled:
             host.asked_s, host.tries = None, 0
         if self.phase is Phase.MANAGE:
-            return self._manage(now_s)
-        if self.phase is Phase.SYNCHRONISE:
-            return self._synchronised(now_s)
-        return []
+            actions += self._manage(now_s)
+        elif self.phase is Phase.SYNCHRONISE:
+            actions += self._synchronised(now_s)
+        return actions
+
+    def _doubts(self) -> list[Action]:
+        """Of lanes that claim more than can be; each time that it begins."""
+        before, self._doubted = self._doubted, set(self.capacities.doubted())
+        text = "lane {} claims far more than the others can do: it is taken for one of them"
+        return [Tell(text.format(n), is_warning=True) for n in sorted(self._doubted - before)]
 
     def on_tick(self, now_s: float) -> list[Action]:
         """Every now and then."""
@@ -266,7 +187,7 @@ class Controller:
                 continue
             if host.is_silent and self.phase in (Phase.MANAGE, Phase.SYNCHRONISE):
                 self._enter(Phase.SENTINEL, now_s)  # the others are not to wait for it
-            if host.tries == _TRIES:
+            if host.tries == TRIES:
                 held = len(host.may_hold)
                 text = f"host {number} does not answer; the {held} partitions that it may hold stay with it"
                 actions.append(Tell(text, is_warning=True))
@@ -279,8 +200,7 @@ class Controller:
 
     # --- sentinel: is it still right? ----------------------------------------------------------------
 
-    def _watch(self, now_s: float) -> list[Action]:
-        view = self.view(now_s)
+    def _watch(self, view: View) -> list[Action]:
         decision = self._policy.decide(view)
         if decision is None:
             return []
@@ -293,13 +213,13 @@ class Controller:
         is_known = all(host.is_known for host in self.hosts.values())
         if any(host.is_silent for host in self.hosts.values()):
             # What it may hold cannot move: not again and again.
-            is_known = is_known and now_s - self._changed_s > _TRIES * self._settings.answer_s
+            is_known = is_known and view.since_change_s > TRIES * self._settings.answer_s
         is_anybody_there = any(host.is_alive for host in self.hosts.values())
         is_other = dict(decision.assignment) != dict(view.current)
         if not (is_other and is_known and is_anybody_there):
             return actions
-        self._enter(Phase.REASSIGN, now_s)
-        return [*actions, *self._reassign(decision, now_s)]
+        self._enter(Phase.REASSIGN, view.now_s)
+        return [*actions, *self._reassign(decision, view)]
 
     def view(self, now_s: float) -> View:
         """What the policy decides from."""
@@ -355,12 +275,22 @@ class Controller:
 
     # --- reassign, and manage the group --------------------------------------------------------------
 
-    def _reassign(self, decision: Decision, now_s: float) -> list[Action]:
+    def _reassign(self, decision: Decision, view: View) -> list[Action]:
         self.wanted = dict(decision.assignment)
-        self._changed_s = now_s
-        self._enter(Phase.MANAGE, now_s)
+        self._changed_s = view.now_s
+        self._enter(Phase.MANAGE, view.now_s)
         lanes = frozenset(self.wanted.values())
-        return [Tell(decision.reason), Start(lanes), *self._manage(now_s)]
+        moved = [p for p, lane in self.wanted.items() if view.current.get(p, lane) != lane]
+        decided = Decided(
+            at_s=view.now_s,
+            trigger=decision.trigger,
+            reason=decision.reason,
+            assignment=self.wanted,
+            lanes=len(lanes),
+            moves=len(moved),
+            moved_bytes_per_s=sum(view.speeds.get(p, 0.0) for p in moved),
+        )
+        return [decided, Start(lanes), *self._manage(view.now_s)]
 
     def _manage(self, now_s: float) -> list[Action]:
         """What can be said to hosts by now; when all hold what is wanted, it is done."""
@@ -380,15 +310,17 @@ class Controller:
                 for lane, held in part.items()
                 if (free := tuple(p for p in held if p not in elsewhere))
             }
-            if not _are_equal(now, host.present):
+            if not are_equal(now, host.present):
                 self._version += 1
                 actions.append(self._send(number, now, self._version, now_s))
-            is_done = is_done and now == part and host.is_settled and _are_equal(host.holds, part)
+            is_done = is_done and now == part and host.is_settled and are_equal(host.holds, part)
         if is_done:
             lanes = frozenset(self.wanted.values())
-            actions.append(Retire(lanes))
-            for number in self.hosts.keys() - {self._host_of(lane) for lane in lanes}:
+            actions += [HandedOver(now_s - self._changed_s), Retire(lanes)]
+            used = {self._host_of(lane) for lane in lanes}
+            for number in [n for n, host in self.hosts.items() if host.is_alive and n not in used]:
                 self.hosts[number].ended()
+                actions.append(Send(number, Command(verb="end", version=self._version)))
             self._enter(Phase.SYNCHRONISE, now_s)
             actions += [self._ask(n, now_s) for n, host in self.hosts.items() if host.is_alive]
         return actions
@@ -418,8 +350,3 @@ class Controller:
         if phase is not self.phase:
             self.phase = phase
             self.transitions.append((now_s, phase))
-
-
-def _are_equal(a: Lanes, b: Lanes) -> bool:
-    """In whatever order partitions are told."""
-    return {n: set(held) for n, held in a.items()} == {n: set(held) for n, held in b.items()}

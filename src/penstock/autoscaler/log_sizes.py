@@ -12,9 +12,6 @@ import ssl
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from kafka import KafkaAdminClient
-from kafka.errors import KafkaError, for_code
-
 from penstock.domain.lake.partition import Partition
 
 _TIMEOUT_MS = 5000
@@ -27,7 +24,7 @@ class LogSizes:
     def __init__(self, config: Mapping[str, Any]) -> None:
         self.problem: str | None = None
         self._options = _options(config)
-        self._client: KafkaAdminClient | None = None
+        self._client: Any = None
         if self._options is None:
             self.problem = f"the client that asks for it cannot do {config.get('sasl.mechanism')}"
 
@@ -40,6 +37,10 @@ class LogSizes:
         """Bytes; of replicas that differ the largest. Those that are not known are left out."""
         if self._options is None or not partitions:
             return {}
+        # Here, as it takes a third of a second, which those that never ask need not wait.
+        from kafka import KafkaAdminClient
+        from kafka.errors import KafkaError, for_code
+
         try:
             if self._client is None:
                 self._client = KafkaAdminClient(**self._options)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from penstock import specs
 from penstock.domain.lake.pipeline import Pipeline
 
 Manifest = dict[str, Any]
@@ -81,8 +82,6 @@ def _binding(name: str, labels: dict[str, str], place: Place) -> Manifest:
 
 
 def _config(name: str, labels: dict[str, str], place: Place, pipeline_yaml: str) -> Manifest:
-    from penstock import specs
-
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",

@@ -7,13 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.autoscaler.log_sizes import LogSizes
-from penstock.autoscaler.write_speed import Sample, WriteSpeed
+from penstock.autoscaler.write_speed import PERIOD_S, Sample, WriteSpeed
 from penstock.domain.autoscaling import Measurement, PartitionSpeed
 from penstock.domain.lake.partition import Partition
 from penstock.domain.lake.pipeline import Pipeline
 from penstock.pipeline.lake.brokers import Brokers
-
-PERIOD_S = 0.5
 
 
 class Monitor:
@@ -27,14 +25,15 @@ class Monitor:
         self._told: dict[Partition, PartitionSpeed] = {}
         self._partitions: set[Partition] = set()
         self._discovered_s = float("-inf")
+        self._problem: str | None = None
 
     def close(self) -> None:
         self._sizes.close()
 
-    @property
-    def problem(self) -> str | None:
-        """Why sizes are not known."""
-        return self._sizes.problem
+    def new_problem(self) -> str | None:
+        """Why sizes are not known; once, until they were."""
+        before, self._problem = self._problem, self._sizes.problem
+        return self._problem if before is None else None
 
     def look(self) -> Measurement | None:
         """None until there is a speed. `Away` if no broker answers."""

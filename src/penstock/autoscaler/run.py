@@ -12,11 +12,25 @@ from typing import Any, Protocol
 
 from confluent_kafka import KafkaException
 
+from penstock.autoscaler.actions import (
+    Action,
+    Commanded,
+    Decided,
+    Event,
+    Heard,
+    Looked,
+    Retire,
+    Send,
+    Start,
+    Started,
+    Tell,
+)
 from penstock.autoscaler.channel import ControllerLink, SpeedsLink, Superseded, Topics
-from penstock.autoscaler.controller import Action, Controller, Retire, Send, Start, Tell
-from penstock.autoscaler.monitor import PERIOD_S, Monitor
+from penstock.autoscaler.controller import Controller
+from penstock.autoscaler.monitor import Monitor
 from penstock.autoscaler.policies import policy
-from penstock.domain.autoscaling import Answer
+from penstock.autoscaler.write_speed import PERIOD_S
+from penstock.domain.autoscaling import Answer, Autoscaling, Command
 from penstock.domain.errors import PenstockError
 from penstock.domain.lake.pipeline import Pipeline
 from penstock.pipeline.lake.brokers import Away
@@ -27,8 +41,14 @@ _LOOK_S = 0.1
 _PAUSE_S = 5.0
 
 
+OnEvent = Callable[[Event], None]
+
+
 class Keeper(Protocol):
     """Whoever starts and ends hosts."""
+
+    # Hosts end when the autoscaler does.
+    is_owner: bool
 
     def heard(self, answer: Answer) -> None: ...
     def alive(self) -> Collection[int]: ...
@@ -39,6 +59,8 @@ class Keeper(Protocol):
 
 class PipelineKeeper:
     """Of a Spark pipeline, which somebody else runs: it is there if it is heard of."""
+
+    is_owner = False
 
     def __init__(self) -> None:
         self._heard_s = float("-inf")
@@ -62,17 +84,22 @@ class PipelineKeeper:
 class ProcessKeeper:
     """Of plain consumers: each is a process, which is started and ended here.
 
-    One of an earlier life of ours that is still at work is heard of, and is as good as our own;
-    only it is not ended here.
+    One of an earlier life of ours that is still at work is heard of, and is as good as our own; it
+    is ended by command.
     """
 
-    def __init__(self, file: Path) -> None:
-        self._file = file
+    is_owner = True
+
+    def __init__(self, file: Path, tell: OnEvent) -> None:
+        self._file, self._tell = file, tell
+        self._started_s: dict[int, float] = {}
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._heard_s: dict[int, float] = {}
 
     def heard(self, answer: Answer) -> None:
-        self._heard_s[answer.host] = time.monotonic()
+        now_s = self._heard_s[answer.host] = time.monotonic()
+        if (started_s := self._started_s.pop(answer.host, None)) is not None:
+            self._tell(Started(answer.host, now_s - started_s))
 
     def alive(self) -> Collection[int]:
         """Those that say so: one that just begins would not answer yet."""
@@ -85,6 +112,7 @@ class ProcessKeeper:
     def start(self, lanes: Collection[int]) -> None:
         for number in set(lanes) - set(self.alive()) - self._processes.keys():
             what = ["autoscaler", "consumer", str(self._file), "--number", str(number)]
+            self._started_s[number] = time.monotonic()
             self._processes[number] = subprocess.Popen(
                 [sys.executable, "-m", "penstock.cli.main", *what]
             )
@@ -113,6 +141,13 @@ def end(process: subprocess.Popen[bytes], within_s: float = 30.0) -> None:
         process.wait()
 
 
+def new_controller(settings: Autoscaling, is_host_per_lane: bool) -> Controller:
+    def host_of(lane: int) -> int:
+        return lane if is_host_per_lane else 0
+
+    return Controller(settings, policy(settings), host_of, time.monotonic())
+
+
 def run(
     controller: Controller,
     monitor: Monitor,
@@ -120,7 +155,7 @@ def run(
     keeper: Keeper,
     *,
     ended: threading.Event,
-    tell: Callable[[Tell], None],
+    tell: OnEvent,
     is_dry: bool = False,
 ) -> None:
     """`is_dry`: decisions are told, and nobody is commanded."""
@@ -133,53 +168,67 @@ def run(
             actions: list[Action] = []
             for answer in link.answers(_LOOK_S):
                 keeper.heard(answer)
+                tell(Heard(answer))
                 actions += controller.on_answer(answer, time.monotonic())
             actions += controller.on_hosts(keeper.alive(), time.monotonic())
             if time.monotonic() >= next_look_s:
                 next_look_s = time.monotonic() + PERIOD_S
-                actions += _look(controller, monitor, speeds)
+                actions += _look(controller, monitor, speeds, tell)
             actions += controller.on_tick(time.monotonic())
             if is_dry:
                 _pretend(actions, controller, tell)
             else:
                 _carry_out(actions, link, keeper, tell)
+    except (KeyboardInterrupt, SystemExit):  # Ctrl-C, SIGTERM
+        if keeper.is_owner and not is_dry:
+            link.send([Send(host, Command(verb="end")) for host in keeper.alive()])
+        raise
     finally:
         link.close()
         monitor.close()
 
 
-def _look(controller: Controller, monitor: Monitor, speeds: SpeedsLink) -> list[Action]:
+def _look(
+    controller: Controller, monitor: Monitor, speeds: SpeedsLink, tell: OnEvent
+) -> list[Action]:
     try:
         measurement = monitor.look()
     except Away:
         return []  # the controller notices that what it knows is old
+    if (problem := monitor.new_problem()) is not None:
+        text = f"how large records are stored is not known, so decoded bytes count: {problem}"
+        tell(Tell(text, is_warning=True))
     if measurement is None:
         return []
     speeds.tell(measurement)
-    return controller.on_measured(measurement, time.monotonic())
+    actions = controller.on_measured(measurement, time.monotonic())
+    assert controller.seen is not None
+    tell(Looked(measurement, controller.seen))
+    return actions
 
 
-def _carry_out(
-    actions: list[Action], link: ControllerLink, keeper: Keeper, tell: Callable[[Tell], None]
-) -> None:
+def _carry_out(actions: list[Action], link: ControllerLink, keeper: Keeper, tell: OnEvent) -> None:
     for action in actions:
-        if isinstance(action, Tell):
-            tell(action)
-        elif isinstance(action, Start):
+        if isinstance(action, Start):
             keeper.start(action.lanes)
+        elif isinstance(action, Event):
+            tell(action)
     if sends := [action for action in actions if isinstance(action, Send)]:
         link.send(sends)
+    for action in actions:
+        if isinstance(action, Decided):
+            tell(Commanded(time.monotonic() - action.at_s))
     for action in actions:
         if isinstance(action, Retire):
             keeper.retire(action.lanes)
 
 
-def _pretend(actions: list[Action], controller: Controller, tell: Callable[[Tell], None]) -> None:
+def _pretend(actions: list[Action], controller: Controller, tell: OnEvent) -> None:
     """As if every command were acted on at once."""
     for action in actions:
-        if isinstance(action, Tell):
+        if isinstance(action, Event):
             tell(action)
-        elif isinstance(action, Send):
+        elif isinstance(action, Send) and action.command.verb != "end":
             command = action.command
             told = (
                 controller.hosts[action.host].present if command.verb == "tell" else command.lanes
@@ -196,12 +245,9 @@ class Pilot:
         pipeline: Pipeline,
         config: Mapping[str, Any],
         topics: Topics,
-        tell: Callable[[Tell], None],
+        tell: OnEvent,
     ) -> None:
-        settings = pipeline.autoscaling
-        self.controller = Controller(
-            settings, policy(settings), lambda _: 0, now_s=time.monotonic()
-        )
+        self.controller = new_controller(pipeline.autoscaling, is_host_per_lane=False)
         self._monitor = Monitor(pipeline, config)
         self._topics, self._tell = topics, tell
         self._ended = threading.Event()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Protocol
 
 from penstock.domain.lake.partition import Partition
@@ -46,11 +47,22 @@ class Caution:
     text: str
 
 
+class Trigger(Enum):
+    """What made a policy decide."""
+
+    UNASSIGNED = "partition unassigned"
+    EXCEEDED = "capacity exceeded"
+    SCALE_IN = "scale in"
+    UNEVEN = "uneven"
+    RULE = "rule"  # of a scaler that looks every so often
+
+
 @dataclass(frozen=True)
 class Decision:
     """Another assignment, and why, in one sentence with its numbers."""
 
     assignment: Mapping[Partition, int]
+    trigger: Trigger
     reason: str
     warnings: tuple[Caution, ...] = field(default=())
 

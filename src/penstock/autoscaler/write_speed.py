@@ -24,6 +24,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 
+# Between two samples.
+PERIOD_S = 0.5
 LONG_S = 30.0
 # How many of the last pieces are compared with those before.
 _LATEST = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48)

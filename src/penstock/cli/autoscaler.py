@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
 from pathlib import Path
 
 import click
+from prometheus_client import CollectorRegistry
 
 from penstock import specs
 from penstock.autoscaler.channel import HostLink, Topics
 from penstock.autoscaler.consumer import PlainConsumer, check, owned
-from penstock.autoscaler.controller import Controller, Tell
 from penstock.autoscaler.manifests import Place, manifests
+from penstock.autoscaler.metrics import Metrics
 from penstock.autoscaler.monitor import Monitor
-from penstock.autoscaler.policies import policy
-from penstock.autoscaler.run import PipelineKeeper, ProcessKeeper
+from penstock.autoscaler.run import Keeper, PipelineKeeper, ProcessKeeper, new_controller
 from penstock.autoscaler.run import run as carry_out
-from penstock.cli import output
+from penstock.cli import events, options, output
 from penstock.domain.errors import BadInput
 from penstock.domain.lake.pipeline import Pipeline
 from penstock.pipeline.lake import resolve
+from penstock.pipeline.lake.metrics import serve
 
 _file = click.argument("file", type=click.Path(path_type=Path))
 
@@ -39,21 +39,33 @@ def autoscaler() -> None:
     is_flag=True,
     help="Without Spark: start and end plain consumers on this machine.",
 )
-def run(file: Path, dry_run: bool, consumers: bool) -> None:
-    """Watch the topics of FILE and command its pipeline, which runs with --autoscale outside."""
+@options.metrics_port
+@options.as_json
+def run(
+    file: Path, dry_run: bool, consumers: bool, metrics_port: int | None, as_json: bool
+) -> None:
+    """Watch the topics of FILE and command its pipeline, which runs with --autoscale outside.
+
+    With --json, every decision and warning is a line of JSON.
+    """
     wanted = resolve.load(file)
     config, warnings = resolve.client_config(wanted)
     for warning in warnings:
         output.warn(f"{wanted.client_properties}: {warning}")
     settings = wanted.autoscaling
-    topics = Topics(wanted.name, config, most_hosts=settings.most_lanes if consumers else 1)
-    topics.make()
-    host_of = _own_host if consumers else _one_host
-    controller = Controller(settings, policy(settings), host_of, time.monotonic())
-    keeper = ProcessKeeper(file) if consumers else PipelineKeeper()
     if consumers:
         check(wanted)
-        keeper.start([] if dry_run else [0])
+    controller = new_controller(settings, is_host_per_lane=consumers)
+    registry = CollectorRegistry()
+    metrics = Metrics(wanted.name, registry)
+    if metrics_port is not None:
+        serve(registry, metrics_port)
+    tell = events.to_all(events.show_json if as_json else events.show, metrics.add)
+    topics = Topics(wanted.name, config, most_hosts=settings.most_lanes if consumers else 1)
+    topics.make()
+    keeper: Keeper = ProcessKeeper(file, tell) if consumers else PipelineKeeper()
+    if not dry_run:
+        keeper.start([0])
     try:
         carry_out(
             controller,
@@ -61,14 +73,14 @@ def run(file: Path, dry_run: bool, consumers: bool) -> None:
             topics,
             keeper,
             ended=threading.Event(),
-            tell=_told,
+            tell=tell,
             is_dry=dry_run,
         )
     except (KeyboardInterrupt, SystemExit):  # Ctrl-C, SIGTERM
-        what = (
-            "Its consumers have ended" if consumers else "The pipeline goes on with its last plan"
-        )
-        output.outcome(f"Stopped. {what}.")
+        what = "The plan holds without it"
+        if consumers and not dry_run:
+            what = "Its consumers have ended"
+        output.conclude(f"Stopped. {what}.", {}, as_json)
     finally:
         keeper.close()
 
@@ -92,22 +104,10 @@ def consumer(file: Path, number: int) -> None:
         signal.signal(signal.SIGTERM, lambda *_: ended.set())
         signal.signal(signal.SIGINT, lambda *_: ended.set())
         try:
-            while not ended.is_set():
+            while not (ended.is_set() or served.is_dismissed):
                 served.serve_once()
         finally:
             served.close()
-
-
-def _one_host(_: int) -> int:
-    return 0
-
-
-def _own_host(lane: int) -> int:
-    return lane
-
-
-def _told(told: Tell) -> None:
-    (output.warn if told.is_warning else output.note)(told.text)
 
 
 @autoscaler.command(name="manifests")

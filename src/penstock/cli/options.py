@@ -6,6 +6,9 @@ import click
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 master = click.option("--master", default="local[*]", help="Spark master of the analysis.")
+metrics_port = click.option(
+    "--metrics-port", type=int, help="Serve Prometheus metrics on this port, on this machine only."
+)
 latency_limits = click.option(
     "--latency-limit",
     "limits_ms",

@@ -40,6 +40,11 @@ def note(sentence: str) -> None:
     _out.print(sentence, markup=False, soft_wrap=True)
 
 
+def aside(sentence: str) -> None:
+    """What is told while it goes on, and is not the result."""
+    _err.print(sentence, markup=False, soft_wrap=True)
+
+
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """The one table renderer. Columns whose cells are numbers are set flush right."""
     cells = [["" if cell is None else _text(cell) for cell in row] for row in rows]
@@ -60,6 +65,12 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
 
 def emit_json(value: object) -> None:
     sys.stdout.write(specs.dump_json(value))
+
+
+def emit_json_line(value: object) -> None:
+    """One of many, each to be read when it comes."""
+    sys.stdout.write(specs.dump_json_line(value))
+    sys.stdout.flush()
 
 
 def warn(text: str) -> None:

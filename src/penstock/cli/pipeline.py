@@ -5,20 +5,23 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import click
+from prometheus_client import CollectorRegistry
 
-from penstock.autoscaler.controller import Tell
-from penstock.cli import evidence, options, output
+from penstock.autoscaler.metrics import Metrics as AutoscalerMetrics
+from penstock.cli import events, evidence, options, output
 from penstock.cli.capacity import capacity
 from penstock.domain.errors import BadInput
 from penstock.domain.lake.pipeline import Pipeline
 from penstock.pipeline.lake import query, resolve
 from penstock.pipeline.lake.audit import audit as carry_out_audit
 from penstock.pipeline.lake.compact import compact as carry_out_compaction
+from penstock.pipeline.lake.executors import ONE_LANE_EACH
 from penstock.pipeline.lake.landing import Landed
-from penstock.pipeline.lake.metrics import Metrics
+from penstock.pipeline.lake.metrics import Metrics, serve
 from penstock.pipeline.lake.query import Running
 from penstock.pipeline.lake.scaling import scaled
 from penstock.pipeline.lake.status import Status, Watch
@@ -44,7 +47,7 @@ pipeline.add_command(capacity)
 @_file
 @click.option("--master", default="local[*]", help="Spark master that the lanes run on.")
 @click.option("--once", is_flag=True, help="Land what the topics hold now, then end.")
-@click.option("--metrics-port", type=int, help="Serve Prometheus metrics on this port.")
+@options.metrics_port
 @click.option(
     "--autoscale",
     type=click.Choice(["inside", "outside"]),
@@ -66,9 +69,10 @@ def run(
     config, warnings = resolve.client_config(wanted)
     for warning in warnings:
         output.warn(f"{wanted.client_properties}: {warning}")
-    metrics = Metrics(wanted.name)
+    registry = CollectorRegistry()
+    metrics = Metrics(wanted.name, registry)
     if metrics_port is not None:
-        metrics.serve(metrics_port)
+        serve(registry, metrics_port)
     watch = Watch(wanted.rejects_table, time.monotonic())
 
     with query.owned(wanted), output.progress() as say:
@@ -78,9 +82,16 @@ def run(
         spark = session(
             query.with_retries(master),
             app=f"penstock-{wanted.name}",
-            config={**query.SPARK_CONFIG, **_settings(conf)},
+            config={
+                **query.SPARK_CONFIG,
+                **(ONE_LANE_EACH if autoscale else {}),
+                **_settings(conf),
+            },
         )
-        with scaled(autoscale, spark, prepared, _told) as tell_autoscaler:
+        on_event = events.to_all(
+            partial(events.show, note=output.aside), AutoscalerMetrics(wanted.name, registry).add
+        )
+        with scaled(autoscale, spark, prepared, on_event) as tell_autoscaler:
 
             def tell(landed: Landed) -> None:
                 watch.add(landed, time.monotonic())
@@ -175,11 +186,6 @@ def _settings(conf: tuple[str, ...]) -> dict[str, str]:
         if "=" not in given:
             raise BadInput(f"--conf: {given!r} must be NAME=VALUE")
     return {name: value for name, _, value in (given.partition("=") for given in conf)}
-
-
-def _told(told: Tell) -> None:
-    """What the autoscaler has to say."""
-    (output.warn if told.is_warning else output.note)(told.text)
 
 
 def _follow(running: Running, watch: Watch, say: Progress) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
+from penstock.domain.lake.report import LaneReport
 from penstock.domain.value import Bound, Doc, Value
 
 
@@ -79,7 +80,8 @@ class Command(Value):
     """To a host. It holds for good, and may come twice: it says what to hold, not what to change."""
 
     verb: Annotated[
-        Literal["hold", "tell"], Doc("hold exactly these; or only tell what you hold")
+        Literal["hold", "tell", "end"],
+        Doc("hold exactly these; only tell what you hold; or end after this cycle"),
     ] = "hold"
     version: Annotated[int, Doc("counts up; of two, the higher one counts")] = 0
     lanes: Annotated[
@@ -98,6 +100,23 @@ class Cycle(Value):
     offsets: Annotated[Mapping[str, int], Doc("partition → offsets that it went ahead")] = field(
         default_factory=dict
     )
+    oldest_s: Annotated[
+        float | None, Doc("age of its oldest record when it could be read in the lake")
+    ] = None
+
+    @classmethod
+    def of(cls, report: LaneReport, landed_ms: int, took_s: float, was_behind: bool) -> Cycle:
+        """Saturated if it did not wait before it, and ended by bytes or by time."""
+        ages_s = report.ages_s(landed_ms)
+        is_behind = any(r.lag for r in report.ranges)
+        return cls(
+            lane=report.lane,
+            took_s=took_s,
+            is_saturated=was_behind and is_behind and not report.troubles,
+            size_bytes=report.size_bytes,
+            offsets={str(r.name): r.end - r.start for r in report.ranges},
+            oldest_s=ages_s[0] if ages_s else None,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -38,6 +38,11 @@ logger.streaming.level = off
 appender.console.type = Console
 appender.console.name = console
 appender.console.target = SYSTEM_ERR
+# One that was given back is no loss.
+appender.console.filter.ours.type = RegexFilter
+appender.console.filter.ours.regex = .*Executor killed by driver.*
+appender.console.filter.ours.onMatch = DENY
+appender.console.filter.ours.onMismatch = NEUTRAL
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
 """

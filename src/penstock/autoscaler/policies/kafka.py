@@ -6,7 +6,7 @@ from functools import partial
 
 from penstock.autoscaler.assignors import Assign, assign_range, assign_sticky
 from penstock.autoscaler.policies.registry import decides
-from penstock.autoscaler.view import Decision, View
+from penstock.autoscaler.view import Decision, Trigger, View
 from penstock.domain.autoscaling import Autoscaling
 from penstock.domain.errors import BadInput
 
@@ -27,7 +27,8 @@ class Fixed:
             return None
         lanes = min(self._lanes, view.most_lanes)
         found = self._assign(view.speeds.keys(), lanes, view.current)
-        return Decision(found, f"{len(found)} partitions on {lanes} lanes.")
+        reason = f"{len(found)} partitions on {lanes} lanes."
+        return Decision(found, Trigger.UNASSIGNED, reason)
 
 
 decides("range")(partial(Fixed, assign=assign_range))

@@ -8,7 +8,7 @@ from penstock.autoscaler.packing import Assignment, Problem, algorithm
 from penstock.autoscaler.packing.balance import balance
 from penstock.autoscaler.packing.problem import lanes_of, moved_load
 from penstock.autoscaler.policies.registry import decides
-from penstock.autoscaler.view import Caution, Decision, View, rate_text
+from penstock.autoscaler.view import Caution, Decision, Trigger, View, rate_text
 from penstock.domain.autoscaling import Autoscaling
 from penstock.domain.lake.partition import Partition
 
@@ -33,11 +33,11 @@ class Packing:
         waiting = sorted(view.speeds.keys() - view.current.keys())
         if waiting:
             what = str(waiting[0]) if len(waiting) == 1 else f"{len(waiting)} partitions"
-            return self._planned(view, f"{what} had no lane", self._need(view))
+            return self._planned(view, Trigger.UNASSIGNED, f"{what} had no lane", self._need(view))
         if (lane := self._too_full(view)) is not None:
             needed, can = self._need_of(view, lane), view.capacity_of(lane)
             reason = f"lane {lane} has {rate_text(needed)} to read and can do {rate_text(can)}"
-            return self._planned(view, reason, self._need(view))
+            return self._planned(view, Trigger.EXCEEDED, reason, self._need(view))
         if view.since_change_s >= self._settings.scale_in_s:
             return self._fewer(view)
         return None
@@ -80,7 +80,9 @@ class Packing:
 
     # --- what follows --------------------------------------------------------------------------------
 
-    def _planned(self, view: View, reason: str, need: Mapping[Partition, float]) -> Decision | None:
+    def _planned(
+        self, view: View, trigger: Trigger, reason: str, need: Mapping[Partition, float]
+    ) -> Decision | None:
         problem = self._problem(view, need)
         found = self._pack(problem)
         warnings = _too_fast(view, need)
@@ -91,7 +93,7 @@ class Packing:
             if wanted > most:
                 text = f"{wanted} lanes are needed and {most} can be had: lag will grow"
                 warnings += (Caution("lanes", text),)
-        return _decision(view, problem, found, reason, warnings)
+        return _decision(view, problem, found, trigger, reason, warnings)
 
     def _settled(self, view: View, found: Assignment) -> Assignment:
         """The present one, unless this is clearly better: lanes that are all too full would
@@ -106,7 +108,7 @@ class Packing:
         need = {p: max(s, view.peaks.get(p, 0.0)) for p, s in self._need(view).items()}
         now = len(set(view.current.values()))
         reason = f"nothing changed for {view.since_change_s:.0f} s, and fewer lanes do"
-        found = self._planned(view, reason, need)
+        found = self._planned(view, Trigger.SCALE_IN, reason, need)
         if found is None or lanes_of(dict(found.assignment)) >= now:
             return None
         return found
@@ -116,15 +118,17 @@ class Packing:
         problem = self._problem(view, self._need(view))
         found = balance(problem, min(lanes, view.most_lanes))
         if problem.speeds.keys() - problem.current.keys():
-            return _decision(view, problem, found, "a partition had no lane", ())
+            reason = "a partition had no lane"
+            return _decision(view, problem, found, Trigger.UNASSIGNED, reason)
         if max(view.current.values(), default=0) >= lanes:
-            return _decision(view, problem, found, f"only {lanes} lanes are wanted", ())
+            reason = f"only {lanes} lanes are wanted"
+            return _decision(view, problem, found, Trigger.SCALE_IN, reason)
         before, after = _fullest(view, view.current), _fullest(view, found)
         is_due = view.since_change_s >= self._settings.scale_in_s
         if before <= (1 + _UNEVEN) * after or not (is_due or before > self._settings.exceeded_at):
             return None
         reason = f"the fullest lane had {100 * before:.0f} % of what it can do"
-        return _decision(view, problem, found, reason, ())
+        return _decision(view, problem, found, Trigger.UNEVEN, reason)
 
 
 def _fullest(view: View, assignment: Mapping[Partition, int]) -> float:
@@ -150,7 +154,12 @@ def _too_fast(view: View, need: Mapping[Partition, float]) -> tuple[Caution, ...
 
 
 def _decision(
-    view: View, problem: Problem, found: Assignment, reason: str, warnings: tuple[Caution, ...]
+    view: View,
+    problem: Problem,
+    found: Assignment,
+    trigger: Trigger,
+    reason: str,
+    warnings: tuple[Caution, ...] = (),
 ) -> Decision | None:
     known = {p: lane for p, lane in view.current.items() if p in found}
     if found == known and not warnings:
@@ -160,4 +169,4 @@ def _decision(
     before, after = len(set(view.current.values())), lanes_of(found)
     change = f"{after} lanes" if before == after else f"{after} lanes instead of {before}"
     sentence = f"{reason}: {change}, {moves} partitions move ({rate_text(moved)})."
-    return Decision(found, sentence, warnings)
+    return Decision(found, trigger, sentence, warnings)

@@ -10,7 +10,7 @@ from collections import deque
 
 from penstock.autoscaler.assignors import assign_sticky
 from penstock.autoscaler.policies.registry import decides
-from penstock.autoscaler.view import Decision, View, rate_text
+from penstock.autoscaler.view import Decision, Trigger, View, rate_text
 from penstock.domain.autoscaling import Autoscaling
 
 
@@ -37,7 +37,8 @@ class Scaler:
         if lanes == now and not is_new:
             return None
         found = assign_sticky(view.speeds.keys(), lanes, view.current)
-        return Decision(found, f"{reason}: {lanes} lanes instead of {now}.")
+        trigger = Trigger.UNASSIGNED if is_new else Trigger.RULE
+        return Decision(found, trigger, f"{reason}: {lanes} lanes instead of {now}.")
 
     def wanted(self, view: View, now: int) -> tuple[int, str]:
         raise NotImplementedError

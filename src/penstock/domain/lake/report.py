@@ -86,6 +86,13 @@ class LaneReport(Value):
     def rows(self) -> int:
         return sum(sum(r.rows.values()) for r in self.ranges)
 
+    def ages_s(self, landed_ms: int) -> tuple[float, float] | None:
+        """Of its oldest and its newest record when they could be read."""
+        if self.oldest_ms is None or self.newest_ms is None:
+            return None
+        oldest, newest = ((landed_ms - ms) / 1000 for ms in (self.oldest_ms, self.newest_ms))
+        return max(0.0, oldest), max(0.0, newest)
+
 
 @dataclass(frozen=True, kw_only=True)
 class BatchReport(Value):

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from confluent_kafka import KafkaException
 from py4j.protocol import Py4JError
 
-from penstock.autoscaler.channel import HostLink
+from penstock.autoscaler.channel import HEARTBEAT_S, HostLink
 from penstock.domain.autoscaling import Answer, Command, Cycle
 from penstock.domain.errors import PenstockError
 from penstock.domain.lake.plan import Plan
@@ -23,13 +23,12 @@ from penstock.pipeline.lake.executors import Executors
 from penstock.pipeline.lake.landing import Landed
 from penstock.pipeline.lake.memory import Memory
 
-# It is heard of at least so often.
-HEARTBEAT_S = 2.0
 _LOOK_S = 0.05
 _PAUSE_S = 1.0
 # No micro-batch for so much longer than one takes: there is nothing to land.
 _IDLE_S = 1.5
 _START_S = 60.0
+_TIDY_S = 5.0
 # A cluster that did not give enough lanes is not asked for more for so long.
 _SCARCE_S = 300.0
 
@@ -57,6 +56,7 @@ class Agent:
         self._written_s = float("-inf")
         self._landed_s = float("-inf")
         self._answered_s = float("-inf")
+        self._tidied_s = float("-inf")
         # A plan that waits for executors, since when; and what the cluster gave when it did not
         # give enough, and when.
         self._coming: Plan | None = None
@@ -102,6 +102,7 @@ class Agent:
         cycles = self._cycles()
         is_new = self._acknowledge_if_idle()
         is_quiet = time.monotonic() - self._answered_s > HEARTBEAT_S
+        self._tidy()
         if cycles or is_new or is_quiet or (command and command.verb == "tell"):
             self._answer(cycles)
 
@@ -144,6 +145,18 @@ class Agent:
     def _acknowledge(self, plan: Plan) -> None:
         self._acknowledged, self._holds = plan.version, _lanes(plan)
 
+    def _tidy(self) -> None:
+        """Executors that came when they were not needed any more."""
+        is_settled = self._plan is not None and self._acknowledged == self._plan.version
+        if is_settled and time.monotonic() - self._tidied_s > _TIDY_S:
+            self._tidied_s = time.monotonic()
+            self._executors.give_back(self._busy_lanes)
+
+    @property
+    def _busy_lanes(self) -> int:
+        """That are in use, or about to be."""
+        return max(_busy(plan) for plan in (self._plan, self._coming) if plan is not None)
+
     @property
     def _most_lanes(self) -> int | None:
         """What the cluster did not give it may give after a while."""
@@ -165,20 +178,9 @@ class Agent:
                     self._saw(lane)
                 elif lane.plan == self._plan.version > self._acknowledged:
                     self._acknowledge(self._plan)
-                    self._executors.give_back(_busy(self._plan))
+                    self._executors.give_back(self._busy_lanes)
                 self._positions |= {str(r.name): r.end for r in lane.ranges}
-                cycles.append(
-                    Cycle(
-                        lane=lane.lane,
-                        took_s=took_s,
-                        # If it did not wait before, and ended by bytes or by time.
-                        is_saturated=self._was_behind
-                        and any(r.lag for r in lane.ranges)
-                        and not lane.troubles,
-                        size_bytes=lane.size_bytes,
-                        offsets={str(r.name): r.end - r.start for r in lane.ranges},
-                    )
-                )
+                cycles.append(Cycle.of(lane, one.at_ms, took_s, self._was_behind))
             self._was_behind = one.report.is_behind
         return cycles
 

@@ -7,6 +7,8 @@ import re
 
 from pyspark.sql import SparkSession
 
+# Else an executor of a standalone cluster takes all cores of its worker.
+ONE_LANE_EACH = {"spark.executor.cores": "1"}
 _ELASTIC = ("spark://", "k8s://", "yarn")
 
 
@@ -18,7 +20,6 @@ class Executors:
         self._scala = self._context._jsc.sc()
         self._master = self._context.master or "local"
         self._is_elastic = self._master.startswith(_ELASTIC)
-        # Without it, an executor of a standalone cluster has all cores of its worker.
         self._cores = int(self._context.getConf().get("spark.executor.cores", "1"))
         self._asked_for = 0
 
@@ -38,30 +39,36 @@ class Executors:
 
     def ask_for(self, lanes: int) -> None:
         """Ask for as many, if there are fewer; they come when they come."""
-        wanted = -(-lanes // self._cores)
-        known = max(len(self._ids()), self._asked_for)
-        if self._is_elastic and wanted > known:
-            self._scala.requestExecutors(wanted - known)
-            self._asked_for = wanted
+        if self._is_elastic and (wanted := self._for(lanes)) > self._asked_for:
+            self._request(wanted)
 
     def give_back(self, lanes: int) -> None:
         """Those that are not needed; the youngest go, with the least in their caches."""
         if not self._is_elastic:
             return
-        keep = max(1, -(-lanes // self._cores))
-        for surplus in sorted(self._ids(), key=_age)[keep:]:
-            self._scala.killExecutor(surplus)
-        self._asked_for = min(self._asked_for, keep)
+        keep = self._for(lanes)
+        surplus = sorted(self._ids(), key=_age)[keep:]
+        for executor in surplus:
+            self._scala.killExecutor(executor)
+        # Each that is killed lowers what Spark asks for, by one: it is to be as many as are kept.
+        if surplus or keep < self._asked_for:
+            self._request(keep)
+
+    def _for(self, lanes: int) -> int:
+        return max(1, -(-lanes // self._cores))
+
+    def _request(self, executors: int) -> None:
+        """So many in all: those that there are, too."""
+        jvm = self._context._jvm
+        assert jvm is not None
+        anywhere = jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(jvm.java.util.HashMap())
+        self._scala.requestTotalExecutors(executors, 0, anywhere)
+        self._asked_for = executors
 
     def _ids(self) -> list[str]:
-        """Of those that run, but for the driver."""
-        found = self._scala.env().blockManager().master().getMemoryStatus().keys().iterator()
-        ids = []
-        while found.hasNext():
-            name = str(found.next().executorId())
-            if name != "driver":
-                ids.append(name)
-        return ids
+        """Of those that have registered and are not about to end."""
+        found = self._scala.getExecutorIds()
+        return [str(found.apply(n)) for n in range(found.size())]
 
 
 def _age(executor: str) -> int:

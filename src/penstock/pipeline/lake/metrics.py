@@ -7,14 +7,13 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, star
 from penstock.domain.errors import BadInput
 from penstock.pipeline.lake.landing import Landed
 
-_SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
 
 class Metrics:
-    """Counted from what is landed; served on this machine only unless told otherwise."""
+    """Counted from what is landed."""
 
-    def __init__(self, pipeline: str) -> None:
-        self.registry = registry = CollectorRegistry()
+    def __init__(self, pipeline: str, registry: CollectorRegistry) -> None:
         self._pipeline = pipeline
         table, partition = ["pipeline", "table"], ["pipeline", "topic", "partition"]
         one = ["pipeline"]
@@ -39,14 +38,14 @@ class Metrics:
             "penstock_freshness_seconds",
             "Age of the oldest record of a micro-batch when it becomes readable.",
             table,
-            buckets=_SECONDS,
+            buckets=SECONDS,
             registry=registry,
         )
         self._phase = Histogram(
             "penstock_phase_seconds",
             "Time of a lane's phase, or of the commit.",
             ["pipeline", "phase"],
-            buckets=_SECONDS,
+            buckets=SECONDS,
             registry=registry,
         )
         self._lanes = Gauge("penstock_lanes", "Lanes of the last batch.", one, registry=registry)
@@ -67,15 +66,16 @@ class Metrics:
                     self._lost.labels(*place).inc(r.start - r.lost_from)
                 for table, rows in r.rows.items():
                     self._rows.labels(name, table).inc(rows)
-            if lane.oldest_ms is not None:
+            if (ages_s := lane.ages_s(landed.at_ms)) is not None:
                 for file in lane.files:
-                    age_s = max(0.0, (landed.at_ms - lane.oldest_ms) / 1000)
-                    self._freshness.labels(name, file.table).observe(age_s)
+                    self._freshness.labels(name, file.table).observe(ages_s[0])
 
-    def serve(self, port: int) -> None:
-        try:
-            start_http_server(port, addr="127.0.0.1", registry=self.registry)
-        except OSError as error:
-            raise BadInput(
-                f"--metrics-port: {port} cannot be used: {error.strerror}", "choose another port"
-            ) from None
+
+def serve(registry: CollectorRegistry, port: int) -> None:
+    """On this machine only."""
+    try:
+        start_http_server(port, addr="127.0.0.1", registry=registry)
+    except OSError as error:
+        raise BadInput(
+            f"--metrics-port: {port} cannot be used: {error.strerror}", "choose another port"
+        ) from None

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
+from penstock.autoscaler.actions import Event, Tell
 from penstock.autoscaler.channel import HostLink, Topics
-from penstock.autoscaler.controller import Tell
 from penstock.autoscaler.run import Pilot
 from penstock.pipeline.lake.agent import Agent
 from penstock.pipeline.lake.executors import Executors
@@ -18,7 +18,7 @@ from penstock.pipeline.lake.query import Prepared
 
 @contextmanager
 def scaled(
-    where: str | None, spark: SparkSession, prepared: Prepared, tell: Callable[[Tell], None]
+    where: str | None, spark: SparkSession, prepared: Prepared, tell: Callable[[Event], None]
 ) -> Iterator[Callable[[Landed], None]]:
     """`where`: inside, outside, or none at all. Gives whom to tell of every micro-batch."""
     if where is None:

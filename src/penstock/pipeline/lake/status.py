@@ -70,10 +70,7 @@ class Watch:
                 for table, rows in r.rows.items():
                     self._rows[table] = self._rows.get(table, 0) + rows
             for file in lane.files:
-                self._last[file.table] = (
-                    _age_s(landed.at_ms, lane.oldest_ms),
-                    _age_s(landed.at_ms, lane.newest_ms),
-                )
+                self._last[file.table] = lane.ages_s(landed.at_ms) or (None, None)
         self._troubles = tuple(
             dict.fromkeys(t for lane in landed.report.lanes for t in lane.troubles)
         )
@@ -119,7 +116,3 @@ class Watch:
             tables=tables,
             last_troubles=self._troubles,
         )
-
-
-def _age_s(now_ms: int, then_ms: int | None) -> float | None:
-    return None if then_ms is None else max(0.0, (now_ms - then_ms) / 1000)
