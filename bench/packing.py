@@ -16,18 +16,18 @@ import multiprocessing
 import random
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
 from harness import Figure, Row, main
-from penstock.autoscaler.packing import Pack, Problem, algorithm
-from penstock.autoscaler.packing.keep import PRICE, pack
+from penstock.autoscaler.packing import Assignment, Pack, Problem, algorithm
+from penstock.autoscaler.packing.keep import pack
 from penstock.autoscaler.packing.problem import fewest_lanes, lanes_of, moved_load
 from penstock.domain.lake.partition import Partition
 
 TWELVE = ("NF", "FF", "BF", "WF", "NFD", "FFD", "BFD", "WFD", "MWF", "MBF", "MWFP", "MBFP")
-PRICES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 4.0, math.inf)
+PRICES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.2, 1.6, 4.0, math.inf)
 DELTAS = (0, 5, 10, 15, 20, 25)
 # Where all partitions begin, as a share of C; None: each somewhere.
 STARTS = {"random": None, "0": 0.0, "50": 0.5, "100": 1.0}
@@ -75,7 +75,7 @@ def measure(quick: bool, say: Say) -> tuple[dict[str, Any], list[Row]]:
     undominated, ties = _undominated(streams)
     findings = _findings(streams)
     decision_ms = {count: _decision_ms(count, quick, say) for count in DECISIONS}
-    default = ours(PRICE)
+    default = ours(Problem.lane_worth)
     keys = {
         "dominated_all": not undominated,
         "undominated": undominated,
@@ -94,7 +94,7 @@ def measure(quick: bool, say: Say) -> tuple[dict[str, Any], list[Row]]:
         for delta in (5, 15, 25)
         for stream in streams
         if (stream.start, stream.delta) == ("random", delta)
-        for name in ("BFD", "MBFP", "MBF", "MWF", ours(math.inf), default, ours(0.1))
+        for name in ("BFD", "MBFP", "MBF", "MWF", default, ours(0.2), ours(0.05))
     ]
     rows.append(
         Row(
@@ -136,11 +136,15 @@ def speeds(
         now = {p: min(1.0, max(0.0, s + rng.uniform(-delta, delta) / 100)) for p, s in now.items()}
 
 
+def _ours(price: float, problem: Problem) -> Assignment:
+    return pack(replace(problem, lane_worth=price))
+
+
 def _follow(asked: tuple[str, int, int]) -> Stream:
     start, delta, steps = asked
     stream = list(speeds(STARTS[start], delta, steps, PARTITIONS))
     packs: dict[str, Pack] = {name: algorithm(name) for name in TWELVE}
-    packs |= {ours(p): partial(pack, price_per_percent=p) for p in sorted({*PRICES, PRICE})}
+    packs |= {ours(price): partial(_ours, price) for price in PRICES}
     least = [fewest_lanes(Problem(speeds=now, capacity=1.0)) for now in stream]
     followed = {name: _carry_out(found, stream) for name, found in packs.items()}
     fewest = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -11,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.autoscaler.packing import Assignment, Problem, algorithm, names
-from penstock.autoscaler.packing.keep import pack as keep
-from penstock.autoscaler.packing.keep import relabelled
+from penstock.autoscaler.packing.keep import pack, relabelled
 from penstock.autoscaler.packing.problem import (
     fewest_lanes,
     lanes_of,
@@ -26,6 +26,10 @@ ONLINE = ("NF", "FF", "BF", "WF")
 DECREASING = ("NFD", "FFD", "BFD", "WFD")
 MODIFIED = ("MWF", "MBF", "MWFP", "MBFP")
 CAPACITY = 10.0
+
+
+def keep(asked: Problem, lane_worth: float) -> Assignment:
+    return pack(replace(asked, lane_worth=lane_worth))
 
 
 def problem(speeds: str, current: str = "", **fields: object) -> Problem:
@@ -103,18 +107,18 @@ def test_what_does_not_fit_any_more_is_placed_last_and_largest_first() -> None:
     ],
 )
 def test_ours_by_hand(speeds: str, current: str, expected: str) -> None:
-    assert lanes(keep(problem(speeds, current), price_per_percent=math.inf)) == expected
+    assert lanes(keep(problem(speeds, current), lane_worth=math.inf)) == expected
 
 
 def test_a_smaller_one_makes_room_if_that_saves_a_lane() -> None:
     # 5 (of the lane that has 12) fits nowhere; in the place of 2 it does, which goes to 7's lane.
-    assert lanes(keep(problem("7 5 5 2 8", "0 0 1 1 2"), price_per_percent=math.inf)) == "0 1 1 0 2"
+    assert lanes(keep(problem("7 5 5 2 8", "0 0 1 1 2"), lane_worth=math.inf)) == "0 1 1 0 2"
 
 
 def test_a_lane_is_not_emptied_if_that_moves_more_than_it_is_worth() -> None:
     asked = problem("4 4", "0 1")  # a lane too many: 100 % above the fewest
-    assert lanes(keep(asked, price_per_percent=0.003)) == "0 1"
-    assert lanes_of(keep(asked, price_per_percent=0.005)) == 1
+    assert lanes(keep(asked, lane_worth=0.003)) == "0 1"
+    assert lanes_of(keep(asked, lane_worth=0.005)) == 1
 
 
 def test_sums_that_are_too_large_by_rounding_alone_fit_as_a_fresh_packing_has_them() -> None:
@@ -127,12 +131,14 @@ def test_sums_that_are_too_large_by_rounding_alone_fit_as_a_fresh_packing_has_th
 
 def test_lanes_of_different_size_take_what_they_can() -> None:
     asked = problem("6 6", "0 0", capacities={0: 12.0})
-    assert lanes(keep(asked, price_per_percent=1.0)) == "0 0"
-    assert lanes(keep(problem("6 6", "0 0"), price_per_percent=1.0)) in ("0 1", "1 0")
+    assert lanes(keep(asked, lane_worth=1.0)) == "0 0"
+    assert lanes(keep(problem("6 6", "0 0"), lane_worth=1.0)) in ("0 1", "1 0")
 
 
 def test_an_algorithm_that_is_not_there_is_said_with_those_that_are() -> None:
-    with pytest.raises(BadInput, match=r"autoscaling\.algorithm: there is none called 'XF'") as error:
+    with pytest.raises(
+        BadInput, match=r"autoscaling\.algorithm: there is none called 'XF'"
+    ) as error:
         algorithm("XF")
     assert "BFD" in str(error.value)
 
@@ -146,7 +152,7 @@ def test_a_capacity_of_zero_is_refused(bad: dict[str, object]) -> None:
 # --- for any ----------------------------------------------------------------------------------------
 
 ALL = {name: algorithm(name) for name in names()} | {
-    f"KEEP {price}": partial(keep, price_per_percent=price) for price in (0.0, 0.05, 2.0, math.inf)
+    f"KEEP {price}": partial(keep, lane_worth=price) for price in (0.0, 0.05, 2.0, math.inf)
 }
 speeds = st.lists(st.floats(0, 12) | st.sampled_from([0.0, 2.5, 5.0, 10.0]), max_size=25)
 
@@ -188,14 +194,14 @@ def test_ours_needs_no_more_lanes_than_a_fresh_packing_if_lanes_are_all_that_cou
     asked: Problem,
 ) -> None:
     asked = Problem(speeds=asked.speeds, capacity=CAPACITY, current=asked.current)
-    found = keep(asked, price_per_percent=math.inf)
+    found = keep(asked, lane_worth=math.inf)
     assert fewest_lanes(asked) <= lanes_of(found) <= lanes_of(algorithm("BFD")(asked))
 
 
 @pytest.mark.parametrize("price", [0.0, 0.05, 2.0, math.inf])
 @given(asked=problems())
 def test_ours_moves_nothing_the_second_time(price: float, asked: Problem) -> None:
-    found = keep(asked, price_per_percent=price)
+    found = keep(asked, lane_worth=price)
     again = Problem(
         speeds=asked.speeds,
         capacity=asked.capacity,
@@ -203,9 +209,9 @@ def test_ours_moves_nothing_the_second_time(price: float, asked: Problem) -> Non
         capacities=asked.capacities,
     )
     if price == 0.0:
-        assert keep(again, price_per_percent=price) == found
+        assert keep(again, lane_worth=price) == found
     else:  # it may find something better, and never anything worse
-        assert lanes_of(keep(again, price_per_percent=price)) <= lanes_of(found)
+        assert lanes_of(keep(again, lane_worth=price)) <= lanes_of(found)
 
 
 @given(sizes=st.lists(st.floats(0.1, 10), min_size=1, max_size=6))

@@ -3,7 +3,7 @@
 Monitor's filter, policy and controller are the real ones; what is simulated is the pipeline: each
 micro-batch takes what had arrived when it began, every lane up to its bytes and at its speed, the
 partitions of a lane in equal parts; it is landed when its slowest lane is done, a fixed time later.
-Four figures say what the pipeline can do, and are measured on a real one. Pure.
+What the pipeline can do (`Rig`) is measured on a real one. Pure.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from penstock.domain.autoscaling import (
     PartitionSpeed,
 )
 from penstock.domain.lake.partition import Partition
+from penstock.domain.lake.plan import even_plan
 
 Array = npt.NDArray[np.float64]
 # Records of a landed range of which the age is taken, each for its share.
@@ -47,9 +48,12 @@ class Rig:
 
     lane_bytes_per_s: float
     lane_bytes: float
-    # Of a micro-batch with next to nothing in it.
-    batch_s: float
     record_bytes: float
+    # Of a micro-batch, beside what its slowest lane takes: whatever it does, and for every lane.
+    batch_s: float
+    batch_s_per_lane: float = 0.0
+    # Until somebody decides otherwise.
+    lanes: int = 1
 
 
 @dataclass(frozen=True)
@@ -102,8 +106,8 @@ class _World:
         self._reached = np.zeros(len(self._names))
         self._speeds = [WriteSpeed() for _ in self._names]
         self._it = Controller(settings, policy(settings), lambda _: 0, 0.0)
-        every = tuple(map(str, self._names))
-        self._plan = self._coming = _Plan(-1, {0: every})
+        every = even_plan(rig.lanes, self._names).lanes
+        self._plan = self._coming = _Plan(-1, {n: held for n, held in enumerate(every) if held})
         self._takes: Array = np.zeros(0)
         self._was_behind = False
         self._ages: list[Array] = []
@@ -166,7 +170,8 @@ class _World:
             self._takes[numbers] = takes
             took_s = takes.sum() * self._rig.record_bytes / self._rig.lane_bytes_per_s
             slowest_s = max(slowest_s, took_s)
-        return now_s + self._rig.batch_s + slowest_s
+        fixed_s = self._rig.batch_s + self._rig.batch_s_per_lane * len(self._plan.lanes)
+        return now_s + fixed_s + slowest_s
 
     def end_batch(self, began_s: float, now_s: float) -> None:
         waiting = self._arrived_by(began_s) - self._reached - self._takes

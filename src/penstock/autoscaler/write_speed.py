@@ -86,7 +86,8 @@ class WriteSpeed:
             while sample.at_s - kept[0].at_s > LONG_S:
                 kept.popleft()
         if (start := _changed_at(self._samples, _burstiness(self._recent))) is not None:
-            self._samples = deque(islice(self._samples, start, None))
+            # Not from there but from the next one on: the change fell between the two.
+            self._samples = deque(islice(self._samples, start + 1, None))
         self._weigh()
 
     @property

@@ -16,6 +16,14 @@ class Autoscaling(Value):
 
     policy: Annotated[str, Doc("who decides: packing, or one that it is compared with")] = "packing"
     algorithm: Annotated[str, Doc("of the policy `packing`: KEEP, BFD, MWF, …")] = "KEEP"
+    lane_worth: Annotated[
+        float | None,
+        Bound(ge=0),
+        Doc(
+            "of KEEP: what may be moved to save a lane, in lanes full of load, for every percent of "
+            "lanes above the fewest; none: anything, as a move costs next to nothing"
+        ),
+    ] = None
     lanes: Annotated[
         int | None, Bound(ge=1, le=1000), Doc("as many, always: partitions are only balanced")
     ] = None

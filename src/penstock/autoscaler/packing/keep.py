@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable
-from functools import partial
 from itertools import combinations, count
 
 from penstock.autoscaler.packing.problem import ROUNDING, Assignment, Problem, fewest_lanes
@@ -290,19 +289,19 @@ class Lanes:
         return dict(zip(self.names, self.at, strict=True))
 
 
-def pack(problem: Problem, *, price_per_percent: float) -> Assignment:
-    """`price_per_percent`: the moved load, in capacities, that saving a lane is worth for every
-    percent of lanes above the fewest."""
-    fewest = fewest_lanes(problem)
+@packs("KEEP")
+def pack(problem: Problem) -> Assignment:
+    """Move load to save a lane as far as a lane is worth it."""
+    fewest, worth = fewest_lanes(problem), problem.lane_worth
 
     def price(lanes: int) -> float:
         if lanes <= fewest:
             return 0.0
-        return price_per_percent * problem.capacity * 100 * (lanes - fewest) / fewest
+        return worth * problem.capacity * 100 * (lanes - fewest) / fewest
 
     def total(lanes: Lanes) -> float:
         many = len(lanes.members)
-        if math.isinf(price_per_percent):
+        if math.isinf(worth):
             return lanes.moved + many * 1e9 * problem.capacity
         return lanes.moved + sum(price(n) for n in range(fewest + 1, many + 1))
 
@@ -368,8 +367,3 @@ def relabelled(problem: Problem) -> Lanes | None:
         for i in items:
             lanes.put(i, numbers[group])
     return lanes
-
-
-# The default: see bench/RESULTS.md for what other prices give.
-PRICE = 0.2
-packs("KEEP")(partial(pack, price_per_percent=PRICE))

@@ -25,6 +25,9 @@ class Problem:
     current: Mapping[Partition, int] = field(default_factory=dict)
     # Of lanes that differ from the others.
     capacities: Mapping[int, float] = field(default_factory=dict)
+    # The moved load, in capacities, that it is worth to save a lane, for every percent of lanes
+    # above the fewest.
+    lane_worth: float = math.inf
 
     def __post_init__(self) -> None:
         if not (self.capacity > 0 and all(c > 0 for c in self.capacities.values())):

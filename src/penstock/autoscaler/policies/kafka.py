@@ -12,7 +12,7 @@ from penstock.domain.errors import BadInput
 
 
 class Fixed:
-    """Assigns again only when partitions come or go."""
+    """Assigns when it begins, and again only when partitions come or go."""
 
     def __init__(self, settings: Autoscaling, assign: Assign) -> None:
         if settings.lanes is None:
@@ -21,12 +21,17 @@ class Fixed:
                 "say how many",
             )
         self._lanes, self._assign = settings.lanes, assign
+        # What others assigned before it is nothing to keep to.
+        self._has_begun = False
 
     def decide(self, view: View) -> Decision | None:
-        if not view.speeds or view.speeds.keys() == view.current.keys():
+        is_same = view.speeds.keys() == view.current.keys()
+        if not view.speeds or (is_same and self._has_begun):
             return None
         lanes = min(self._lanes, view.most_lanes)
-        found = self._assign(view.speeds.keys(), lanes, view.current)
+        before = view.current if self._has_begun else {}
+        self._has_begun = True
+        found = self._assign(view.speeds.keys(), lanes, before)
         reason = f"{len(found)} partitions on {lanes} lanes."
         return Decision(found, Trigger.UNASSIGNED, reason)
 

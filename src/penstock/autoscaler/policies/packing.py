@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from penstock.autoscaler.packing import Assignment, Problem, algorithm
@@ -70,12 +71,13 @@ class Packing:
         return max(over, key=lambda lane: over[lane], default=None)
 
     def _problem(self, view: View, need: Mapping[Partition, float]) -> Problem:
-        share = self._settings.plan_at
+        share, worth = self._settings.plan_at, self._settings.lane_worth
         return Problem(
             speeds=need,
             capacity=share * view.capacity,
             capacities={lane: share * can for lane, can in view.capacities.items()},
             current={p: lane for p, lane in view.current.items() if p in need},
+            lane_worth=math.inf if worth is None else worth,
         )
 
     # --- what follows --------------------------------------------------------------------------------
