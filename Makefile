@@ -14,7 +14,7 @@ test: setup
 
 # One JSON file for each benchmark, in bench/out.
 bench: setup
-	@set -e; for name in $(filter-out harness,$(basename $(notdir $(wildcard bench/*.py)))); do \
+	@set -e; for name in $(basename $(notdir $(shell grep -l '^    main(' bench/*.py))); do \
 	  .venv/bin/python bench/$$name.py --quick --json bench/out/$$name.json; \
 	done
 

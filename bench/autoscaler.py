@@ -9,7 +9,8 @@ on average, rounded up; a threshold of lag; Kubernetes' rule.
 
 Latency is from a record's time to the moment when it can be read in the table; what was not landed
 a while after the load ended (30 s, in quick 8 s) counts with the age that it had by then. Cost is lanes × seconds.
-Then how long it takes until a consumer or an executor is there. Last, the simulator, with figures of
+Then the load shifts every few seconds, for more decisions to be timed; then how long it takes until
+a consumer or an executor is there. Last, the simulator, with figures of
 this very run: on the same trace, to be compared with what was measured, and with 500 partitions.
 """
 
@@ -92,8 +93,9 @@ def settings(policy: str, lanes: int | None, **fields: Any) -> Autoscaling:
 
 
 def measure(quick: bool, say: Say) -> tuple[dict[str, Any], list[Row]]:
-    shifts = trace(3, 10.0) if quick else trace(8, 20.0)
-    seconds = shifts[-1].at_s + (10.0 if quick else 20.0)
+    every_s = 10.0 if quick else 36.0
+    shifts = trace(3 if quick else 5, every_s)
+    seconds = len(shifts) * every_s
     drain_s = 8.0 if quick else 30.0
     plays: dict[str, list[Play]] = {}
     with (
@@ -112,8 +114,12 @@ def measure(quick: bool, say: Say) -> tuple[dict[str, Any], list[Row]]:
             for policy in (*KAFKA, "lag"):
                 fixed = lanes if policy in KAFKA else None
                 plays.setdefault(policy, []).append(stage.play(policy, fixed, say))
+        restless = []
         if not quick:
             plays["hpa"] = [stage.play("hpa", None, say)]
+            # Nothing to compare, only many decisions.
+            often = replace(stage, shifts=trace(24, 6.0), seconds=144.0)
+            restless = [often.play("packing", None, say)]
         spark.stop()
         consumers = _consumer_starts(cluster, Path(scratch), 3 if quick else 30, say)
     executors = _executor_starts(3 if quick else 30, say)
@@ -131,7 +137,7 @@ def measure(quick: bool, say: Say) -> tuple[dict[str, Any], list[Row]]:
     }
     keys, rows = _results(plays)
     for more_keys, more_rows in (
-        _times(plays["ours"], consumers, executors),
+        _times([*plays["ours"], *restless], consumers, executors),
         _compared(plays, simulated, rig),
         _large(rig, drain_s, quick),
     ):
@@ -457,9 +463,17 @@ def _compared(
 
 
 def _large(rig: Rig, drain_s: float, quick: bool) -> tuple[dict[str, Any], list[Row]]:
-    """As many partitions as no machine here has lanes for."""
-    shifts = trace(3 if quick else 8, 20.0, SIMULATED_PARTITIONS)
-    seconds = shifts[-1].at_s + 20.0
+    """As many partitions as no machine here has lanes for, on a cluster with a core for every lane:
+    a micro-batch takes as long there as one of a few lanes does here."""
+    rig = replace(
+        rig,
+        batch_s=rig.batch_s + BEGIN_LANES * rig.batch_s_per_lane,
+        batch_s_per_lane=0.0,
+        lanes=SIMULATED_PARTITIONS // 4,
+    )
+    every_s = 10.0 if quick else 36.0
+    shifts = trace(3 if quick else 5, every_s, SIMULATED_PARTITIONS)
+    seconds = len(shifts) * every_s
     keys: dict[str, Any] = {}
     rows = []
     lanes: int | None = None

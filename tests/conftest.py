@@ -65,8 +65,13 @@ def lake_cluster(parts: Parts, request: pytest.FixtureRequest) -> Iterator[Clust
     if not IS_ROOT:
         yield request.getfixturevalue("cluster")
         return
-    # Compaction is looked for every 15 s otherwise.
-    spec = ClusterSpec(brokers=3, properties={**DEAD_SOON, "log.cleaner.backoff.ms": 200})
+    # What is to be compacted or deleted is looked for every 15 s or 5 min otherwise.
+    soon = {
+        "log.cleaner.backoff.ms": 200,
+        "log.retention.check.interval.ms": 500,
+        "log.initial.task.delay.ms": 500,
+    }
+    spec = ClusterSpec(brokers=3, properties={**DEAD_SOON, **soon})
     with Cluster(spec, parts=parts, name=f"lake-tests-{os.getpid()}") as shared:
         yield shared
 

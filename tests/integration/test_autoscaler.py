@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -10,8 +11,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import psutil
 import pytest
@@ -31,10 +34,14 @@ from penstock.pipeline.lake.audit import audit
 from penstock.pipeline.lake.landing import Landed
 from penstock.pipeline.lake.scaling import scaled
 from penstock.testbed.cluster import Cluster
+from penstock.testbed.machine import free_ports
+from penstock.testbed.spark import SparkCluster
 from penstock.testbed.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 Unique = Callable[[str], str]
+# So few that a compacted topic does not keep much.
+KEYS = 50
 
 
 @contextmanager
@@ -47,13 +54,15 @@ def written(
     def send() -> None:
         producer = Producer({**cluster.client_config, "linger.ms": 5})
         due = dict.fromkeys(rates, 0.0)
+        numbers = count()
         last_s = time.monotonic()
         while not ended.wait(0.02):
             now_s = time.monotonic()
             for partition, rate in rates.items():
                 due[partition] += rate * (now_s - last_s)
                 while due[partition] >= 1:
-                    producer.produce(topic, os.urandom(size_bytes), partition=partition)
+                    key = str(next(numbers) % KEYS)
+                    producer.produce(topic, os.urandom(size_bytes), key, partition=partition)
                     due[partition] -= 1
             last_s = now_s
             producer.poll(0)
@@ -79,11 +88,20 @@ def speeds(monitor: Monitor, seconds: float) -> dict[str, PartitionSpeed]:
     return found
 
 
-def test_the_monitor_finds_the_write_speed_while_retention_deletes(
-    lake_cluster: Cluster, tmp_path: Path, unique: Unique
+RETENTION = {"retention.bytes": 200_000, "segment.bytes": 1_048_576, "file.delete.delay.ms": 0}
+COMPACTION = {
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": 0.01,
+    "segment.ms": 1500,
+    "max.compaction.lag.ms": 1500,
+}
+
+
+@pytest.mark.parametrize("config", [RETENTION, COMPACTION], ids=["retention", "compaction"])
+def test_the_monitor_finds_the_write_speed_while_the_log_loses_records(
+    lake_cluster: Cluster, tmp_path: Path, unique: Unique, config: dict[str, Any]
 ) -> None:
     topic = unique("speeds")
-    config = {"retention.bytes": 200_000, "segment.bytes": 1_048_576, "file.delete.delay.ms": 0}
     lake_cluster.create_topic(TopicSpec(name=topic, partitions=2, replication=1, config=config))
     monitor = Monitor(lakes.pipeline(lake_cluster, tmp_path, topic), lake_cluster.client_config)
     with written(lake_cluster, topic, {0: 400.0, 1: 50.0}) as rates:
@@ -96,7 +114,11 @@ def test_the_monitor_finds_the_write_speed_while_retention_deletes(
         found = speeds(monitor, 5)
         assert found[f"{topic}-0"].records_per_s == pytest.approx(100, rel=0.15)
         assert found[f"{topic}-1"].records_per_s == pytest.approx(800, rel=0.15)
+        stored = found[f"{topic}-1"].bytes_per_record
+        assert stored is not None and 1000 < stored < 1100
     monitor.close()
+    held = lakes.in_topic(lake_cluster, topic, 2).total()
+    assert held < sum(speed.end for speed in found.values()), "nothing was deleted meanwhile"
 
 
 def test_commands_and_answers_arrive_and_an_older_controller_is_fenced(
@@ -228,3 +250,67 @@ def test_plain_consumers_follow_the_load_and_survive_a_kill(
     assert lakes.in_tables(wanted) == held, told
     assert audit(spark, wanted).problems == ()
     assert not psutil.pid_exists(process.pid)
+
+
+@pytest.mark.slow
+def test_on_a_standalone_cluster_executors_follow_the_lanes(
+    spark: Any, lake_cluster: Cluster, tmp_path: Path, unique: Unique
+) -> None:
+    topic = unique("executors")
+    lake_cluster.create_topic(TopicSpec(name=topic, partitions=4, replication=1))
+    wanted = lakes.pipeline(
+        lake_cluster,
+        tmp_path / "lake",
+        topic,
+        name=unique("executors").replace("-", "_"),
+        lanes=1,
+        lane_bytes_per_s=150_000.0,
+        lane_bytes=75_000,
+        every_s=0.0,
+        autoscaling=Autoscaling(lane_bytes_per_s=150_000, scale_in_s=4, drain_s=10, most_lanes=3),
+    )
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(specs.dump_yaml(wanted))
+    (port,) = free_ports(1)
+
+    def metrics() -> str:
+        with suppress(OSError), urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+            return str(answer.read().decode())
+        return ""
+
+    def follows(lanes: str) -> Callable[[], bool]:
+        """Whether lanes are as many, and executors too."""
+
+        def is_so() -> bool:
+            found = re.search(r"^penstock_autoscaler_lanes{.*} (\S+)$", metrics(), re.MULTILINE)
+            lines = (" ".join(p.info["cmdline"] or []) for p in psutil.process_iter(["cmdline"]))
+            executors = sum("CoarseGrainedExecutorBackend" in line for line in lines)
+            now = float(found[1]) if found else 0.0
+            return now == executors and (now > 1 if lanes == "several" else now == 1)
+
+        return is_so
+
+    with SparkCluster(workers=1, cores=3, memory_mb=3072) as standalone:
+        command = [sys.executable, "-m", "penstock.cli.main", "pipeline", "run", str(file)]
+        command += ["--autoscale", "inside", "--master", standalone.master]
+        command += ["--conf", "spark.executor.memory=512m", "--metrics-port", str(port)]
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        try:
+            with written(lake_cluster, topic, dict.fromkeys(range(4), 10.0)) as rates:
+                wait_until(follows("one"), timeout_s=90, what="one executor", every_s=0.3)
+                rates |= dict.fromkeys(range(4), 80.0)
+                wait_until(follows("several"), timeout_s=60, what="more executors", every_s=0.3)
+                rates |= dict.fromkeys(range(4), 10.0)
+                wait_until(follows("one"), timeout_s=60, what="one executor again", every_s=0.3)
+            text = metrics()
+        finally:
+            process.terminate()
+            _, told = process.communicate(timeout=60)
+    assert process.returncode == 0, told
+    assert "fewer lanes do" in told
+    for name in ("write_bytes_per_second", "lane_load", "plan_lane", "moves_total", "lag_bytes"):
+        assert f"penstock_autoscaler_{name}" in text
+    assert 'decisions_total{pipeline="' in text and 'trigger="capacity exceeded"' in text
+    lakes.land(spark, replace(wanted, lane_bytes_per_s=None, lane_bytes=10**7))
+    assert lakes.in_tables(wanted) == lakes.in_topic(lake_cluster, topic, 4)
+    assert audit(spark, wanted).problems == ()

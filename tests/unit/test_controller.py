@@ -114,7 +114,7 @@ def test_a_lane_that_has_too_much_is_relieved_and_one_that_is_just_full_is_not()
     (reason,) = told(actions)
     assert reason == (
         "lane 0 has 970 B/s to read and can do 1.0 kB/s: 2 lanes instead of 1, "
-        "1 partitions move (470 B/s)."
+        "1 partition moves (470 B/s)."
     )
 
 
@@ -140,7 +140,7 @@ def test_fewer_lanes_only_after_a_while_and_not_for_a_lull() -> None:
     for now_s in range(59, 90):  # the time is up, but it was loud within the last minute
         assert it.on_measured(quiet, float(now_s)) == []
     actions = it.on_measured(quiet, 91.0)
-    assert "fewer lanes do: 1 lanes instead of 2" in told(actions)[0]
+    assert "fewer lanes do: 1 lane instead of 2" in told(actions)[0]
 
 
 def test_a_fixed_number_of_lanes_is_only_balanced() -> None:

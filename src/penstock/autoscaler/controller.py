@@ -54,7 +54,7 @@ class Controller:
         self._version = 0
         self._changed_s = now_s
         self._measurement: Measurement | None = None
-        self._measured_s = float("-inf")
+        self._measured_s = now_s
         self._positions: dict[str, int] = {}
         self._decoded: dict[str, float] = {}
         self._peaks: dict[Partition, deque[tuple[float, float]]] = {}

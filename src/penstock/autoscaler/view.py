@@ -73,6 +73,10 @@ class Policy(Protocol):
     def decide(self, view: View) -> Decision | None: ...
 
 
+def counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 def rate_text(bytes_per_s: float) -> str:
     """As people read it."""
     for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):

@@ -33,8 +33,11 @@ _ERRORS = 4.5
 _LEAST_CHANGE = 0.05
 # Two brokers are not asked at the same instant: a piece may be wrong by this share by that alone.
 _JITTER = 0.05
-# A piece of the log that grew by less than this share of the usual had something deleted from it.
-_TORN = 0.5
+# Records that a piece of the log has at least: size and offsets are not asked at the same instant.
+_PIECE = 50
+# A piece that grew by less than this share of the usual had something deleted from it; the usual is
+# what only a quarter exceeds, for compaction may tear most.
+_TORN, _USUAL = 0.8, 0.75
 
 
 @dataclass(frozen=True)
@@ -102,19 +105,23 @@ class WriteSpeed:
     def _weigh(self) -> None:
         """How much a record takes in the log."""
         grown: list[tuple[int, int]] = []
-        waiting = 0  # written, and not yet to be read: of a transaction
+        size = records = 0
         for a, b in pairwise(self._recent):
             if a.size_bytes is None or b.size_bytes is None:
                 continue
             if b.begin != a.begin or b.size_bytes < a.size_bytes:
-                waiting = 0
+                size = records = 0
                 continue
-            waiting += b.size_bytes - a.size_bytes
-            if b.end > a.end:
-                grown.append((waiting, b.end - a.end))
-                waiting = 0
+            size += b.size_bytes - a.size_bytes
+            records += b.end - a.end
+            if records >= _PIECE:
+                grown.append((size, records))
+                size = records = 0
+        if records and not grown:
+            grown.append((size, records))
         if grown:
-            usual = statistics.median(size / records for size, records in grown)
+            shares = sorted(size / records for size, records in grown)
+            usual = shares[int(_USUAL * (len(shares) - 1))]
             whole = [(s, r) for s, r in grown if s / r >= _TORN * usual]
             self._bytes_per_record = sum(s for s, _ in whole) / sum(r for _, r in whole)
         elif self._bytes_per_record is None:

@@ -1,5 +1,5 @@
 """`penstock demo`: a broker dies under load; what acks=1 and acks=all made of the messages; then they
-are landed in a lake."""
+are landed in a lake; then lanes follow the load."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import click
 from penstock import specs
 from penstock.cli import evidence, options, output
 from penstock.cli.demo_lake import DemoLake
+from penstock.cli.demo_lanes import DemoLanes
 from penstock.cli.run import carry_out
 from penstock.domain.cluster import ClusterSpec
 from penstock.domain.errors import TestbedError
@@ -38,7 +39,8 @@ def demo(out: Path, as_json: bool) -> None:
     """Three brokers 20 ms apart, one killed in the middle: acks=1 against acks=all.
 
     The messages of the last run are landed in a Delta table by a pipeline that is killed on the way,
-    and the audit says whether each is there exactly once.
+    and the audit says whether each is there exactly once. Then the load rises and falls, and the lanes
+    of another pipeline follow.
     """
     text = (files("penstock.cli") / "demo.yaml").read_text()
     scenario = specs.parse(text, Scenario, source="demo.yaml")
@@ -48,12 +50,13 @@ def demo(out: Path, as_json: bool) -> None:
         plain = ClusterSpec(brokers=3, properties=scenario.cluster.properties)
         scenario = replace(scenario, cluster=plain)
     campaign = campaigns.create(scenario, "demo.yaml", out, text=text if has_network else None)
-    lake = DemoLake(campaign.path / "landed")
+    lake, lanes = DemoLake(campaign.path / "landed"), DemoLanes(campaign.path / "scaled")
 
     def land(cluster: KafkaCluster, run: Run, say: Progress) -> None:
         if run.experiment.settings.acks == "all":
             assert isinstance(cluster, Cluster)
             lake.land(cluster, run.experiment.topic.name, say)
+            lanes.play(cluster, say)
 
     shown, _, directories = carry_out(campaign, "local[*]", after_load=land)
     failed = evidence.failures(directories)
@@ -64,7 +67,15 @@ def demo(out: Path, as_json: bool) -> None:
     report = campaign.path / REPORT
     if as_json:
         runs = evidence.as_data(shown, directories)
-        output.emit_json({"outcome": sentence, "report": report, "runs": runs, "audit": audit})
+        output.emit_json(
+            {
+                "outcome": sentence,
+                "report": report,
+                "runs": runs,
+                "audit": audit,
+                "lanes": lanes.changes,
+            }
+        )
     else:
         output.outcome(sentence)
         evidence.show(shown, failed=failed)
@@ -72,6 +83,11 @@ def demo(out: Path, as_json: bool) -> None:
         if audit is not None:
             output.note(f"The lake, its pipeline killed once on the way: {lake.lake}")
             output.outcome(audit["outcome"])
+            output.table(
+                ("lanes", "decision of the autoscaler"),
+                [(change.lanes, change.reason) for change in lanes.changes],
+            )
+            output.outcome(lanes.sentence)
     if failed:
         sys.exit(TestbedError.exit_code)
     if audit is not None and not audit["is_clean"]:

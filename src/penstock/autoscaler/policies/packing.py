@@ -9,7 +9,7 @@ from penstock.autoscaler.packing import Assignment, Problem, algorithm
 from penstock.autoscaler.packing.balance import balance
 from penstock.autoscaler.packing.problem import lanes_of, moved_load
 from penstock.autoscaler.policies.registry import decides
-from penstock.autoscaler.view import Caution, Decision, Trigger, View, rate_text
+from penstock.autoscaler.view import Caution, Decision, Trigger, View, counted, rate_text
 from penstock.domain.autoscaling import Autoscaling
 from penstock.domain.lake.partition import Partition
 
@@ -33,7 +33,7 @@ class Packing:
             return self._balanced(view, fixed)
         waiting = sorted(view.speeds.keys() - view.current.keys())
         if waiting:
-            what = str(waiting[0]) if len(waiting) == 1 else f"{len(waiting)} partitions"
+            what = str(waiting[0]) if len(waiting) == 1 else counted(len(waiting), "partition")
             return self._planned(view, Trigger.UNASSIGNED, f"{what} had no lane", self._need(view))
         if (lane := self._too_full(view)) is not None:
             needed, can = self._need_of(view, lane), view.capacity_of(lane)
@@ -169,6 +169,7 @@ def _decision(
     moves = sum(1 for p, lane in found.items() if known.get(p, lane) != lane)
     moved = moved_load(problem, found)
     before, after = len(set(view.current.values())), lanes_of(found)
-    change = f"{after} lanes" if before == after else f"{after} lanes instead of {before}"
-    sentence = f"{reason}: {change}, {moves} partitions move ({rate_text(moved)})."
+    change = counted(after, "lane") + ("" if before == after else f" instead of {before}")
+    verb = "moves" if moves == 1 else "move"
+    sentence = f"{reason}: {change}, {counted(moves, 'partition')} {verb} ({rate_text(moved)})."
     return Decision(found, trigger, sentence, warnings)

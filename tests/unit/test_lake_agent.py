@@ -1,0 +1,129 @@
+"""The pipeline's agent: when a plan is begun and acknowledged, and what it says of its cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from penstock.domain.autoscaling import Answer, Command
+from penstock.domain.lake.report import BatchReport, LandedRange, LaneReport
+from penstock.pipeline.lake import agent as agents
+from penstock.pipeline.lake.agent import Agent
+from penstock.pipeline.lake.landing import Landed
+from penstock.pipeline.lake.memory import Memory
+from penstock.testbed.waiting import wait_until
+
+
+class Link:
+    """A host's end of the topic, without Kafka."""
+
+    def __init__(self, last: Command | None = None) -> None:
+        self.last = last
+        self.commands: list[Command] = []
+        self.answers: list[Answer] = []
+
+    def past(self) -> Command | None:
+        return self.last
+
+    def command(self, timeout_s: float) -> Command | None:
+        return self.commands.pop(0) if self.commands else None
+
+    def answer(self, answer: Answer) -> None:
+        self.answers.append(answer)
+
+    def close(self) -> None: ...
+
+
+class Cluster:
+    """Gives as many lanes as it has, when they are asked for."""
+
+    most_lanes = None
+
+    def __init__(self, has: int, lanes: int = 1) -> None:
+        self.has, self.lanes = has, lanes
+
+    def ask_for(self, lanes: int) -> None:
+        self.lanes = min(self.has, max(self.lanes, lanes))
+
+    def give_back(self, lanes: int) -> None:
+        self.lanes = lanes
+
+
+@contextmanager
+def serving(
+    tmp_path: Path, link: Link, cluster: Cluster, told: Callable[[str], None] = print
+) -> Iterator[tuple[Agent, Memory]]:
+    memory = Memory(tmp_path)
+    agent = Agent(memory, link, cluster, 0.1, told)  # type: ignore[arg-type]
+    agent.start()
+    try:
+        yield agent, memory
+    finally:
+        agent.stop()
+
+
+def landed(batch: int, *lanes: LaneReport) -> Landed:
+    report = BatchReport(batch=batch, lanes=lanes)
+    return Landed(report=report, versions={}, commit_s=0.0, at_ms=1000 * batch, is_recovered=False)
+
+
+def lane(number: int, plan: int) -> LaneReport:
+    read = LandedRange(topic="t", partition=number, start=0, end=5, known_end=9, lost_from=0)
+    return LaneReport(batch=1, lane=number, plan=plan, ranges=(read,))
+
+
+TWO = Command(version=7, lanes={0: ("t-0",), 1: ("t-1",)})
+
+
+def test_a_plan_is_acknowledged_when_it_was_landed_by(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agents, "_IDLE_S", 60.0)
+    link, cluster = Link(), Cluster(has=4)
+    with serving(tmp_path, link, cluster) as (agent, memory):
+        link.commands.append(TWO)
+        wait_until(lambda: memory.plan() is not None, timeout_s=5, what="the plan")
+        agent.tell(landed(1, lane(0, plan=0), lane(1, plan=0)))  # by the one before
+        wait_until(lambda: any(a.cycles for a in link.answers), timeout_s=5, what="an answer")
+        assert {answer.version for answer in link.answers} == {-1}
+        agent.tell(landed(2, lane(0, plan=7), lane(1, plan=7)))
+        wait_until(lambda: link.answers[-1].version == 7, timeout_s=5, what="that it holds")
+    assert link.answers[-1].lanes == TWO.lanes
+    assert link.answers[-1].positions == {"t-0": 5, "t-1": 5}
+
+
+def test_a_plan_is_acknowledged_when_there_is_nothing_to_land(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agents, "_IDLE_S", 0.1)
+    link = Link(last=TWO)  # said while it was away
+    with serving(tmp_path, link, Cluster(has=4)):
+        wait_until(
+            lambda: bool(link.answers) and link.answers[-1].version == 7,
+            timeout_s=5,
+            what="that it holds",
+        )
+
+
+def test_a_cluster_that_gives_too_few_is_said_and_the_plan_holds_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agents, "_IDLE_S", 0.1)
+    monkeypatch.setattr(agents, "_START_S", 0.3)
+    told: list[str] = []
+    link, cluster = Link(), Cluster(has=2)
+    three = Command(version=9, lanes={n: (f"t-{n}",) for n in range(3)})
+    with serving(tmp_path, link, cluster, told.append) as (_, memory):
+        link.commands.append(three)
+        wait_until(
+            lambda: bool(link.answers) and link.answers[-1].version == 9,
+            timeout_s=5,
+            what="that it holds",
+        )
+        plan = memory.plan()
+    assert plan is not None and plan.lanes == (("t-0",), ("t-1",), ("t-2",))
+    assert told == ["3 lanes are wanted, and the cluster gives 2"]
+    assert link.answers[-1].most_lanes == 2

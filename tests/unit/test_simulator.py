@@ -1,0 +1,65 @@
+"""The simulated pipeline: what it must land, how old that is, and that lanes follow."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.autoscaler.simulator import Rig, Shift, equal_parts, simulate
+from penstock.domain.autoscaling import Autoscaling
+
+RIG = Rig(lane_bytes_per_s=1000, lane_bytes=1000, record_bytes=1, batch_s=0.2)
+SETTINGS = Autoscaling(lane_bytes_per_s=800, scale_in_s=10, drain_s=10)
+
+
+def steady(*per_s: float) -> list[Shift]:
+    return [Shift(0.0, per_s)]
+
+
+def test_what_a_lane_can_do_is_landed_within_two_micro_batches() -> None:
+    # A micro-batch takes 0.2 s and what came during the one before: 0.2 / (1 - 0.4) s.
+    found = simulate(SETTINGS, steady(200.0, 200.0), 60.0, RIG, drain_s=5.0)
+    assert found.left == 0
+    assert found.p50_s == pytest.approx(1.5 * 0.333, rel=0.1)
+    assert found.p99_s < 2.1 * 0.333
+    assert found.lane_s == pytest.approx(60.0)
+
+
+def test_more_lanes_when_one_is_not_enough_and_fewer_when_it_is() -> None:
+    shifts = [Shift(0.0, (100.0,) * 4), Shift(20.0, (400.0,) * 4), Shift(40.0, (100.0,) * 4)]
+    found = simulate(SETTINGS, shifts, 80.0, RIG, drain_s=10.0)
+    assert found.left == 0
+    more, fewer = found.decisions
+    assert (more.lanes, fewer.lanes) == (4, 1)
+    assert 20.0 < more.at_s < 22.0 and fewer.at_s > 50.0
+    assert found.p99_s < 3.0
+    assert len(found.hand_over_s) == 2
+
+
+def test_without_enough_lanes_what_waits_grows_old_and_is_counted() -> None:
+    one = Autoscaling(policy="range", lanes=1, lane_bytes_per_s=800)
+    found = simulate(one, steady(1000.0, 1000.0), 30.0, RIG)
+    # A micro-batch lands 1,000 in 1.2 s of 2,000 that come per second.
+    assert found.left == pytest.approx(60_000 - 25_000, rel=0.1)
+    assert found.p99_s > 10.0
+
+
+def test_kafkas_assignment_stays_as_it_is() -> None:
+    fixed = Autoscaling(policy="range", lanes=2, lane_bytes_per_s=800)
+    shifts = [Shift(0.0, (300.0, 300.0, 0.0, 0.0)), Shift(20.0, (0.0, 0.0, 300.0, 300.0))]
+    found = simulate(fixed, shifts, 40.0, RIG)
+    assert [decided.lanes for decided in found.decisions] == [2]
+
+
+@given(st.lists(st.integers(0, 1000), min_size=1, max_size=8), st.integers(1, 2000))
+def test_a_lane_takes_as_much_of_each_until_it_is_enough(waiting: list[int], most: int) -> None:
+    takes = equal_parts(np.array(waiting, dtype=float), most)
+    assert (takes <= waiting).all() and takes.sum() <= most
+    if sum(waiting) <= most:
+        assert takes.tolist() == waiting
+    else:
+        assert takes.sum() > most - len(waiting)  # but for what a whole record is too much
+        left_out = takes[takes < waiting]
+        assert left_out.max() - left_out.min() <= 1
