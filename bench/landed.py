@@ -13,17 +13,14 @@ import pyarrow.parquet as pq
 from penstock.pipeline.lake.landing import Landed
 
 
-def ages_ms(landed: Iterable[Landed], lake: Path) -> npt.NDArray[np.float64]:
-    """Of every record when its micro-batch became readable."""
-    found = [
-        one.at_ms
-        - pc.cast(
-            pq.read_table(lake / file.table / file.path, columns=["kafka_timestamp"]).column(0),
-            "int64",
-        ).to_numpy()
-        / 1000
-        for one in landed
-        for lane in one.report.lanes
-        for file in lane.files
-    ]
+def ages_ms(
+    landed: Iterable[Landed], lake: Path, sent_from_ms: float = 0.0
+) -> npt.NDArray[np.float64]:
+    """Of every record, if it was sent since then, when its micro-batch became readable."""
+    found = [np.zeros(0)]
+    for one in landed:
+        for file in (file for lane in one.report.lanes for file in lane.files):
+            times = pq.read_table(lake / file.table / file.path, columns=["kafka_timestamp"])
+            sent_ms = pc.cast(times.column(0), "int64").to_numpy() / 1000
+            found.append(one.at_ms - sent_ms[sent_ms >= sent_from_ms])
     return np.concatenate(found)

@@ -12,6 +12,7 @@ from typing import Any
 from confluent_kafka import Producer
 
 from penstock.autoscaler.simulator import Shift
+from penstock.domain.errors import PenstockError
 
 _TURN_S = 0.01
 
@@ -34,6 +35,8 @@ def shifting_load(
     process.start()
     try:
         yield
+        if process.exitcode:
+            raise PenstockError(f"the load ended with {process.exitcode}")
     finally:
         process.kill()
         process.join()

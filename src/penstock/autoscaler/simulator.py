@@ -70,10 +70,16 @@ class Simulated:
 
 
 def simulate(
-    settings: Autoscaling, shifts: Sequence[Shift], seconds: float, rig: Rig, drain_s: float = 0.0
+    settings: Autoscaling,
+    shifts: Sequence[Shift],
+    seconds: float,
+    rig: Rig,
+    drain_s: float = 0.0,
+    lead_s: float = 0.0,
 ) -> Simulated:
-    """`shifts` for `seconds`, then nothing; what is not landed `drain_s` later is as old as that."""
-    world = _World(settings, shifts, seconds, rig)
+    """`shifts` for `seconds`, then nothing; what is not landed `drain_s` later is as old as that.
+    The first `lead_s` do not count."""
+    world = _World(settings, shifts, seconds, rig, lead_s)
     now_s, measured_s = 0.0, 0.0
     while now_s < seconds + drain_s and not world.is_done(now_s):
         ends_s = world.begin_batch(now_s)
@@ -93,9 +99,14 @@ class _Plan:
 
 class _World:
     def __init__(
-        self, settings: Autoscaling, shifts: Sequence[Shift], seconds: float, rig: Rig
+        self,
+        settings: Autoscaling,
+        shifts: Sequence[Shift],
+        seconds: float,
+        rig: Rig,
+        lead_s: float,
     ) -> None:
-        self._rig, self._seconds = rig, seconds
+        self._rig, self._seconds, self._lead_s = rig, seconds, lead_s
         self._names = [Partition("t", n) for n in range(len(shifts[0].per_s))]
         self._number = {str(name): n for n, name in enumerate(self._names)}
         # Records that arrived of each partition, at the corners of what is a line between them.
@@ -178,8 +189,8 @@ class _World:
         for number in np.flatnonzero(self._takes).tolist():
             self._note(number, self._takes[number], now_s)
         self._reached += self._takes
-        if began_s < self._seconds:
-            self._lane_s += len(self._plan.lanes) * (min(now_s, self._seconds) - began_s)
+        counted_s = min(now_s, self._seconds) - max(began_s, self._lead_s)
+        self._lane_s += len(self._plan.lanes) * max(0.0, counted_s)
         cycles = []
         is_behind = False
         for lane, held in self._plan.lanes.items():
@@ -213,7 +224,7 @@ class _World:
         # Where nothing arrives the line is level, and no record has that place.
         came_s = np.interp(points, column, self._times)
         self._ages.append(now_s - came_s)
-        self._weights.append(np.full(_POINTS, records / _POINTS))
+        self._weights.append((came_s >= self._lead_s) * (records / _POINTS))
 
     def outcome(self, now_s: float) -> Simulated:
         left = self._arrived_by(now_s) - self._reached
