@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -128,7 +129,7 @@ def test_commands_and_answers_arrive_and_an_older_controller_is_fenced(
     topics.make()
     topics.make()  # they are there already
     first = ControllerLink(topics)
-    assert first.past() == {}
+    assert first.past() == ({}, {})
     hold = Command(version=3, lanes={1: ("a-0", "a-1")})
     first.send([Send(1, hold), Send(1, Command(verb="tell", version=3))])
     host = HostLink(topics, 1)
@@ -137,7 +138,7 @@ def test_commands_and_answers_arrive_and_an_older_controller_is_fenced(
     (answer,) = first.answers(10.0)
     assert (answer.host, answer.version, answer.lanes) == (1, 3, {1: ("a-0", "a-1")})
     second = ControllerLink(topics)
-    assert second.past() == {1: hold}
+    assert second.past() == ({1: hold}, {1: answer})
     with pytest.raises(Superseded, match="another controller"):
         first.send([Send(1, Command(version=4))])
     second.send([Send(1, Command(version=5))])
@@ -145,6 +146,40 @@ def test_commands_and_answers_arrive_and_an_older_controller_is_fenced(
     assert command is not None and command.version == 5
     for link in (first, second, host):
         link.close()
+
+
+def test_what_it_would_do_it_says_without_a_pipeline_and_commands_nobody(
+    lake_cluster: Cluster, tmp_path: Path, unique: Unique
+) -> None:
+    topic, name = unique("dry"), unique("dry").replace("-", "_")
+    lake_cluster.create_topic(TopicSpec(name=topic, partitions=4, replication=1))
+    settings = Autoscaling(lane_bytes_per_s=100_000)
+    wanted = lakes.pipeline(lake_cluster, tmp_path, topic, name=name, autoscaling=settings)
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(specs.dump_yaml(wanted))
+    command = [sys.executable, "-m", "penstock.cli.main", "autoscaler", "run", str(file)]
+    lines: list[dict[str, Any]] = []
+
+    def is_decided() -> bool:
+        assert process.stdout is not None
+        lines.append(json.loads(process.stdout.readline()))
+        return lines[-1]["event"] == "decision" and lines[-1]["lanes"] == 2
+
+    with written(lake_cluster, topic, dict.fromkeys(range(4), 30.0)):
+        process = subprocess.Popen(
+            [*command, "--dry-run", "--json"], stdout=subprocess.PIPE, text=True
+        )
+        try:
+            wait_until(is_decided, timeout_s=30, what="two lanes for 120 kB/s")
+        finally:
+            process.terminate()
+            out, _ = process.communicate(timeout=30)
+    assert set(lines[-1]["plan"]) == {f"{topic}-{n}" for n in range(4)}
+    assert "2 lanes" in lines[-1]["text"]
+    assert json.loads(out.splitlines()[-1])["outcome"] == "Stopped. The plan holds without it."
+    assert process.returncode == 0
+    topics = Topics(name, lake_cluster.client_config, most_hosts=1)
+    assert ControllerLink(topics, is_dry=True).past() == ({}, {})
 
 
 @pytest.mark.slow

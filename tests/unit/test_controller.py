@@ -87,13 +87,13 @@ def test_once_around_sentinel_reassign_manage_synchronise() -> None:
     (reason,) = told(actions)
     assert reason.startswith("6 partitions had no lane: 2 lanes instead of 0")
     (start,) = [a for a in actions if isinstance(a, Start)]
-    assert start.lanes == {0, 1}
+    assert start.hosts == {0}  # of both lanes
     (send,) = sent(actions)
     assert (send.host, send.command.verb, it.phase) == (0, "hold", Phase.MANAGE)
     held = send.command.lanes
     assert {p for lane in held.values() for p in lane} == set(NAMES)
     actions = it.on_answer(Answer(host=0, version=send.command.version, lanes=held), 2.0)
-    assert Retire(frozenset({0, 1})) in actions
+    assert Retire(frozenset({0})) in actions
     assert (it.phase, sent(actions)[0].command.verb) == (Phase.SYNCHRONISE, "tell")
     it.on_answer(Answer(host=0, version=send.command.version, lanes=held), 3.0)
     assert phases(it) == [
@@ -181,6 +181,24 @@ def test_capacity_is_what_was_measured_at_saturation_and_lanes_may_differ() -> N
     assert it.on_measured(measured(t0=900.0, t1=900.0), 1.0) == []  # it can do 2,000
 
 
+def test_empty_records_say_nothing_of_a_lane() -> None:
+    it = controller()
+    it.on_hosts([0], 0.0)
+    cycle = Cycle(lane=0, took_s=1.0, is_saturated=True, size_bytes=0, offsets={"t-0": 500})
+    it.on_answer(Answer(host=0, lanes={0: NAMES}, cycles=(cycle,)), 0.2)
+    assert it.view(1.0).capacity_of(0) == 1000.0  # not zero
+    assert told(it.on_measured(measured(t0=600.0, t1=600.0), 1.0))
+
+
+def test_that_nobody_is_there_is_said_once() -> None:
+    it = controller()
+    assert told(it.on_tick(5.0), warnings=True) == []
+    assert "is the pipeline running?" in told(it.on_tick(11.0), warnings=True)[-1]
+    assert told(it.on_tick(25.0), warnings=True) == []
+    synchronised(it, {0: NAMES})
+    assert told(it.on_tick(40.0), warnings=True) == []
+
+
 def test_a_lane_that_claims_too_much_is_taken_for_one_like_the_others() -> None:
     it = controller()
     it.on_hosts([0], 0.0)
@@ -228,7 +246,7 @@ def test_a_command_that_is_not_acknowledged_is_sent_again_and_then_said() -> Non
     assert sent(it.on_tick(23.0)) == [first]
     actions = it.on_tick(34.0)
     assert told(actions, True) == [
-        "host 0 does not answer; the 6 partitions that it may hold stay with it"
+        "host 0 has not acknowledged its plan; what it may hold (6 partitions) stays with it"
     ]
     assert it.phase is Phase.SENTINEL
     # Late, and twice: taken as it is.
@@ -296,6 +314,7 @@ class World:
         # What lies in each host's partition of the topic: it is read in order, even after a death.
         self.logs: dict[int, list[Command]] = {}
         self.last: dict[int, Command] = {}
+        self.answers: dict[int, Answer] = {}
         self.dead: set[int] = set()
         self.now_s = 0.0
         self.started: set[int] = set()
@@ -304,7 +323,7 @@ class World:
     def _new(self) -> Controller:
         wanted = replace(SETTINGS, answer_s=1.0, scale_in_s=5.0)
         made = Controller(wanted, policy(wanted), host_per_lane, self.now_s)
-        made.on_past(self.last)
+        made.on_past(self.last, self.answers)
         return made
 
     def carry_out(self, actions: list[Action]) -> None:
@@ -317,8 +336,8 @@ class World:
                     self.logs.setdefault(host, []).append(command)
                     if command.verb == "hold":
                         self.last[host] = command
-                case Start(lanes):
-                    self.started |= lanes
+                case Start(hosts):
+                    self.started |= hosts
                 case _:
                     pass
 
@@ -361,6 +380,7 @@ class World:
         self.check()
         if take and self.rng.random() >= self.loss:
             answer = Answer(host=host, version=self.versions.get(host, -1), lanes=self.holds[host])
+            self.answers[host] = answer
             self.carry_out(self.it.on_answer(answer, self.now_s))
 
     def _take(self, host: int, commands: list[Command]) -> None:

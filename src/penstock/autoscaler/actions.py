@@ -22,16 +22,16 @@ class Send:
 
 @dataclass(frozen=True)
 class Start:
-    """These lanes are about to be used: see that there is something to run them."""
+    """These hosts are needed: see that they run."""
 
-    lanes: frozenset[int]
+    hosts: frozenset[int]
 
 
 @dataclass(frozen=True)
 class Retire:
-    """Only these lanes are used any more."""
+    """Only these hosts are used any more."""
 
-    lanes: frozenset[int]
+    hosts: frozenset[int]
 
 
 # --- to be told: by the terminal, by metrics, by whoever looks on ---------------------------------------

@@ -46,6 +46,8 @@ class Capacities:
             return
         decoded = cycle.size_bytes / offsets
         stored = sum(n * bytes_per_record.get(p, decoded) for p, n in cycle.offsets.items())
+        if stored <= 0:  # of empty records nothing can be learnt
+            return
         lane = self._lanes.setdefault(cycle.lane, _Lane())
         speed = stored / cycle.took_s
         if cycle.is_saturated:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
@@ -21,11 +21,13 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from penstock import specs
 from penstock.autoscaler.actions import Send
 from penstock.domain.autoscaling import Answer, Command, Measurement
-from penstock.domain.errors import PenstockError
+from penstock.domain.errors import BadInput, PenstockError
+from penstock.domain.value import Value
 from penstock.pipeline.lake import client
 
 # A host is heard of at least so often.
 HEARTBEAT_S = 2.0
+T = TypeVar("T", bound=Value)
 _REQUEST_S = 10.0
 _ANSWERS = 0
 _SOURCE = "message.json"
@@ -91,7 +93,9 @@ class Topics:
         return AdminClient(self.config, logger=client.log)
 
     def producer(self, **more: Any) -> Producer:
-        return Producer({**self.config, "linger.ms": 0, **more}, logger=client.log)
+        # Ten thousand partitions make a megabyte of JSON, and a tenth of that for brokers.
+        own = {"linger.ms": 0, "message.max.bytes": 20_000_000, "compression.type": "zstd"}
+        return Producer({**self.config, **own, **more}, logger=client.log)
 
 
 class Reader:
@@ -155,38 +159,45 @@ class Reader:
         raise PenstockError(f"{self._place.topic}: no broker answers", "check the cluster")
 
 
+def _parsed(texts: Iterable[bytes], kind: type[T]) -> Iterator[T]:
+    """What is none of ours, is left out."""
+    for text in texts:
+        try:
+            yield specs.parse(text.decode(), kind, _SOURCE)
+        except (BadInput, UnicodeDecodeError) as error:
+            client.log.warning("a message that is none of ours: %s", error)
+
+
 class ControllerLink:
     """The controller's end. `is_dry`: it only listens, and does not fence whoever commands."""
 
     def __init__(self, topics: Topics, is_dry: bool = False) -> None:
         self._topics = topics
-        self._producer = None if is_dry else self._new_producer()
-        self._answers = Reader(topics, topics.group, _ANSWERS, from_end=True)
-
-    def _new_producer(self) -> Producer:
-        made = self._topics.producer(
-            **{"transactional.id": f"penstock.{self._topics.name}.controller"}
-        )
-        made.init_transactions(_REQUEST_S)
-        return made
+        self._producer: Producer | None = None
+        if not is_dry:
+            own = {"transactional.id": f"penstock.{topics.name}.controller"}
+            self._producer = topics.producer(**own)
+            self._producer.init_transactions(_REQUEST_S)
+        self._answers = Reader(topics, topics.group, _ANSWERS)
 
     def close(self) -> None:
         self._answers.close()
 
-    def past(self) -> dict[int, Command]:
-        """The last command to each host that ever had one."""
-        found = {}
+    def past(self) -> tuple[dict[int, Command], dict[int, Answer]]:
+        """The last command to each host that ever had one, and the last answer of each; read
+        before anything else is."""
+        commands: dict[int, Command] = {}
         for host in range(self._topics.count() - 1):
             reader = Reader(self._topics, self._topics.group, 1 + host)
-            for text in reader.to_the_end():
-                command = specs.parse(text.decode(), Command, _SOURCE)
+            for command in _parsed(reader.to_the_end(), Command):
                 if command.verb == "hold":
-                    found[host] = command
+                    commands[host] = command
             reader.close()
-        return found
+        answers = {one.host: one for one in _parsed(self._answers.to_the_end(), Answer)}
+        return commands, answers
 
     def send(self, sends: Iterable[Send]) -> None:
-        """All of them, or none; what is not sent is sent again when nobody acknowledges it."""
+        """All of them, or none. After an error nobody knows in which state it is: begin anew."""
         if self._producer is None:
             return
         try:
@@ -200,21 +211,17 @@ class ControllerLink:
                 )
             self._producer.commit_transaction(_REQUEST_S)
         except KafkaException as error:
-            reason = error.args[0]
-            if reason.code() in _FENCED:
-                raise Superseded(
-                    f"another controller of {self._topics.name} has begun",
-                    "let only one run; this one has stopped, and the plan holds",
-                ) from None
-            if reason.txn_requires_abort():
-                self._producer.abort_transaction(_REQUEST_S)
-            else:  # in which state it is, nobody knows
-                self._producer = self._new_producer()
+            if error.args[0].code() not in _FENCED:
+                raise
+            raise Superseded(
+                f"another controller of {self._topics.name} has begun",
+                "let only one run; this one has stopped, and the plan holds",
+            ) from None
 
     def answers(self, timeout_s: float) -> Iterator[Answer]:
         """Those that came; waits for the first one."""
         while (text := self._answers.poll(timeout_s)) is not None:
-            yield specs.parse(text.decode(), Answer, _SOURCE)
+            yield from _parsed([text], Answer)
             timeout_s = 0.0
 
 
@@ -233,14 +240,13 @@ class HostLink:
     def past(self) -> Command | None:
         """The last command to hold; read before anything else is."""
         last = None
-        for text in self._commands.to_the_end():
-            command = specs.parse(text.decode(), Command, _SOURCE)
+        for command in _parsed(self._commands.to_the_end(), Command):
             last = command if command.verb == "hold" else last
         return last
 
     def command(self, timeout_s: float) -> Command | None:
         text = self._commands.poll(timeout_s)
-        return None if text is None else specs.parse(text.decode(), Command, _SOURCE)
+        return None if text is None else next(_parsed([text], Command), None)
 
     def answer(self, answer: Answer) -> None:
         self._producer.produce(

@@ -19,7 +19,7 @@ from enum import Enum
 from penstock.autoscaler.actions import Action, Decided, HandedOver, Retire, Send, Start, Tell
 from penstock.autoscaler.capacity import Capacities
 from penstock.autoscaler.host import TRIES, Host, are_equal
-from penstock.autoscaler.view import Decision, Policy, View
+from penstock.autoscaler.view import Decision, Policy, View, counted
 from penstock.domain.autoscaling import Answer, Autoscaling, Command, Measurement
 from penstock.domain.lake.partition import Partition
 
@@ -62,19 +62,24 @@ class Controller:
         self._warned: set[str] = set()
         self._doubted: set[int] = set()
         self._is_stale = False
+        self._is_alone = False
         self._started_s = now_s
         # From landing to landing, of late.
         self._cycles_s: deque[float] = deque(maxlen=_CYCLES)
 
     # --- events ------------------------------------------------------------------------------------
 
-    def on_past(self, commands: Mapping[int, Command]) -> None:
-        """The last command to each host, before anything else: one that is dead just now may come
-        back and act on it."""
+    def on_past(self, commands: Mapping[int, Command], answers: Mapping[int, Answer]) -> None:
+        """The last command to each host and its last answer, before anything else: one that is
+        dead just now may come back and act on it. What it was told in between, nobody knows any
+        more, so one that did not acknowledge the last command is to be asked."""
         for number, command in commands.items():
             self._version = max(self._version, command.version)
-            pending = {command.version: dict(command.lanes)}
-            self.hosts[number] = Host(pending=pending, is_alive=False)
+            host = Host(pending={command.version: dict(command.lanes)}, is_alive=False)
+            if (answer := answers.get(number)) is not None:
+                host.said(answer)
+            host.is_known = host.is_settled
+            self.hosts[number] = host
 
     def on_hosts(self, alive: Collection[int], now_s: float) -> list[Action]:
         """Those that run. A new one is asked what it holds; one that ended is started again, and
@@ -84,7 +89,7 @@ class Controller:
             if host.is_alive and number not in alive:
                 host.ended()
                 actions.append(Tell(f"host {number} is gone", is_warning=True))
-                actions.append(Start(frozenset(host.present)))
+                actions += self._start_again()
         for number in alive:
             host = self.hosts.setdefault(number, Host(is_alive=False))
             if not host.is_alive:
@@ -150,20 +155,30 @@ class Controller:
             actions += self._synchronised(now_s)
         if now_s - self._started_s >= self._settings.answer_s:
             self._started_s = now_s
-            actions += self._start_again()
+            actions += [*self._start_again(), *self._loneliness()]
         return actions
 
+    def _loneliness(self) -> list[Action]:
+        """Said once, until somebody is there."""
+        was_alone, self._is_alone = self._is_alone, not any(h.is_alive for h in self.hosts.values())
+        if was_alone or not self._is_alone:
+            return []
+        text = "nobody is heard of who could take a plan: is the pipeline running?"
+        return [Tell(text, is_warning=True)]
+
     def _start_again(self) -> list[Action]:
-        """Those that are needed and do not run; whoever starts them knows those that are on their
-        way."""
+        """Those that do not run and are needed, be it only to let go of something; whoever starts
+        them knows those that are on their way."""
         needed = {
-            lane for host in self.hosts.values() if not host.is_alive for lane in host.present
+            n for n, h in self.hosts.items() if not h.is_alive and (h.may_hold or not h.is_known)
         }
-        for lane in set((self.wanted or {}).values()):
-            host = self.hosts.get(self._host_of(lane))
-            if host is None or not host.is_alive:
-                needed.add(lane)
+        needed |= self._missing()
         return [Start(frozenset(needed))] if needed else []
+
+    def _missing(self) -> set[int]:
+        """Hosts that the plan wants, and that do not run."""
+        wanted = {self._host_of(lane) for lane in (self.wanted or {}).values()}
+        return {n for n in wanted if n not in self.hosts or not self.hosts[n].is_alive}
 
     # --- synchronise: what do hosts hold? ------------------------------------------------------------
 
@@ -182,14 +197,20 @@ class Controller:
 
     def _ask_again(self, now_s: float) -> list[Action]:
         actions: list[Action] = []
+        missing = self._missing() if self.phase is Phase.MANAGE else set()
+        if missing and now_s - self._changed_s > TRIES * self._settings.answer_s:
+            names = ", ".join(map(str, sorted(missing)))
+            text = f"host {names} does not run; what it was to hold stays where it is"
+            actions.append(Tell(text, is_warning=True))
+            self._enter(Phase.SENTINEL, now_s)
         for number, host in self.hosts.items():
             if host.asked_s is None or now_s - host.asked_s < self._settings.answer_s:
                 continue
             if host.is_silent and self.phase in (Phase.MANAGE, Phase.SYNCHRONISE):
                 self._enter(Phase.SENTINEL, now_s)  # the others are not to wait for it
             if host.tries == TRIES:
-                held = len(host.may_hold)
-                text = f"host {number} does not answer; the {held} partitions that it may hold stay with it"
+                held = counted(len(host.may_hold), "partition")
+                text = f"host {number} has not acknowledged its plan; what it may hold ({held}) stays with it"
                 actions.append(Tell(text, is_warning=True))
             if not host.is_settled:
                 again = dict(host.present)
@@ -203,6 +224,7 @@ class Controller:
     def _watch(self, view: View) -> list[Action]:
         decision = self._policy.decide(view)
         if decision is None:
+            self._warned = set()
             return []
         actions: list[Action] = [
             Tell(warning.text, is_warning=True)
@@ -211,8 +233,8 @@ class Controller:
         ]
         self._warned = {warning.about for warning in decision.warnings}
         is_known = all(host.is_known for host in self.hosts.values())
-        if any(host.is_silent for host in self.hosts.values()):
-            # What it may hold cannot move: not again and again.
+        if self._missing() or any(host.is_silent for host in self.hosts.values()):
+            # What it may hold, or was to hold, cannot move: not again and again.
             is_known = is_known and view.since_change_s > TRIES * self._settings.answer_s
         is_anybody_there = any(host.is_alive for host in self.hosts.values())
         is_other = dict(decision.assignment) != dict(view.current)
@@ -290,13 +312,15 @@ class Controller:
             moves=len(moved),
             moved_bytes_per_s=sum(view.speeds.get(p, 0.0) for p in moved),
         )
-        return [decided, Start(lanes), *self._manage(view.now_s)]
+        start = Start(frozenset(self._host_of(lane) for lane in lanes))
+        return [decided, start, *self._manage(view.now_s)]
 
     def _manage(self, now_s: float) -> list[Action]:
         """What can be said to hosts by now; when all hold what is wanted, it is done."""
         assert self.wanted is not None
         actions: list[Action] = []
         is_done = True
+        missing = self._missing()
         for number, part in self._parts().items():
             host = self.hosts.get(number)
             if host is None:  # on its way
@@ -310,20 +334,27 @@ class Controller:
                 for lane, held in part.items()
                 if (free := tuple(p for p in held if p not in elsewhere))
             }
+            for lane, held in host.present.items():
+                # Somebody is to read them until the other one runs.
+                if staying := tuple(p for p in held if self._wanted_host(p) in missing - {number}):
+                    now[lane] = (*now.get(lane, ()), *staying)
             if not are_equal(now, host.present):
                 self._version += 1
                 actions.append(self._send(number, now, self._version, now_s))
             is_done = is_done and now == part and host.is_settled and are_equal(host.holds, part)
         if is_done:
-            lanes = frozenset(self.wanted.values())
-            actions += [HandedOver(now_s - self._changed_s), Retire(lanes)]
-            used = {self._host_of(lane) for lane in lanes}
+            used = frozenset(self._host_of(lane) for lane in self.wanted.values())
+            actions += [HandedOver(now_s - self._changed_s), Retire(used)]
             for number in [n for n, host in self.hosts.items() if host.is_alive and n not in used]:
                 self.hosts[number].ended()
                 actions.append(Send(number, Command(verb="end", version=self._version)))
             self._enter(Phase.SYNCHRONISE, now_s)
             actions += [self._ask(n, now_s) for n, host in self.hosts.items() if host.is_alive]
         return actions
+
+    def _wanted_host(self, name: str) -> int | None:
+        lane = (self.wanted or {}).get(Partition.parse(name))
+        return None if lane is None else self._host_of(lane)
 
     def _parts(self) -> dict[int, dict[int, tuple[str, ...]]]:
         """Host → lane → partitions, of those that are wanted and of those that are there."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 import threading
@@ -25,18 +26,22 @@ from penstock.autoscaler.actions import (
     Started,
     Tell,
 )
-from penstock.autoscaler.channel import ControllerLink, SpeedsLink, Superseded, Topics
+from penstock.autoscaler.channel import HEARTBEAT_S, ControllerLink, SpeedsLink, Superseded, Topics
 from penstock.autoscaler.controller import Controller
 from penstock.autoscaler.monitor import Monitor
 from penstock.autoscaler.policies import policy
 from penstock.autoscaler.write_speed import PERIOD_S
 from penstock.domain.autoscaling import Answer, Autoscaling, Command
-from penstock.domain.errors import PenstockError
+from penstock.domain.errors import BadInput, PenstockError
 from penstock.domain.lake.pipeline import Pipeline
 from penstock.pipeline.lake.brokers import Away
 
 # A host that was not heard of for so long is taken for gone.
 _SILENT_S = 15.0
+# How a consumer ends that finds another one at work.
+_IN_USE = BadInput.exit_code
+# One that is at work is heard of within this.
+_LISTEN_S = 1.5 * HEARTBEAT_S
 _LOOK_S = 0.1
 _PAUSE_S = 5.0
 
@@ -52,8 +57,8 @@ class Keeper(Protocol):
 
     def heard(self, answer: Answer) -> None: ...
     def alive(self) -> Collection[int]: ...
-    def start(self, lanes: Collection[int]) -> None: ...
-    def retire(self, lanes: Collection[int]) -> None: ...
+    def start(self, hosts: Collection[int]) -> None: ...
+    def retire(self, used: Collection[int]) -> None: ...
     def close(self) -> None: ...
 
 
@@ -71,11 +76,11 @@ class PipelineKeeper:
     def alive(self) -> Collection[int]:
         return (0,) if time.monotonic() - self._heard_s < _SILENT_S else ()
 
-    def start(self, lanes: Collection[int]) -> None:
-        """It grows by itself, when it is told to hold more lanes."""
+    def start(self, hosts: Collection[int]) -> None:
+        """That is for somebody else to do."""
 
-    def retire(self, lanes: Collection[int]) -> None:
-        """And shrinks."""
+    def retire(self, used: Collection[int]) -> None:
+        """It is always used."""
 
     def close(self) -> None:
         """Nothing is ours."""
@@ -95,8 +100,12 @@ class ProcessKeeper:
         self._started_s: dict[int, float] = {}
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._heard_s: dict[int, float] = {}
+        # Those that were told to end may still be heard of.
+        self._dismissed: set[int] = set()
 
     def heard(self, answer: Answer) -> None:
+        if answer.host in self._dismissed:
+            return
         now_s = self._heard_s[answer.host] = time.monotonic()
         if (started_s := self._started_s.pop(answer.host, None)) is not None:
             self._tell(Started(answer.host, now_s - started_s))
@@ -104,28 +113,30 @@ class ProcessKeeper:
     def alive(self) -> Collection[int]:
         """Those that say so: one that just begins would not answer yet."""
         for number in [n for n, process in self._processes.items() if process.poll() is not None]:
-            del self._processes[number]
-            self._heard_s.pop(number, None)
+            if self._processes.pop(number).returncode != _IN_USE:
+                self._heard_s.pop(number, None)
         now_s = time.monotonic()
         return [n for n, heard_s in self._heard_s.items() if now_s - heard_s < _SILENT_S]
 
-    def start(self, lanes: Collection[int]) -> None:
-        for number in set(lanes) - set(self.alive()) - self._processes.keys():
+    def start(self, hosts: Collection[int]) -> None:
+        for number in set(hosts) - set(self.alive()) - self._processes.keys():
             what = ["autoscaler", "consumer", str(self._file), "--number", str(number)]
+            self._dismissed.discard(number)
             self._started_s[number] = time.monotonic()
             self._processes[number] = subprocess.Popen(
                 [sys.executable, "-m", "penstock.cli.main", *what]
             )
 
-    def retire(self, lanes: Collection[int]) -> None:
-        """They hold nothing any more, so they may be ended at once."""
-        surplus = {n: process for n, process in self._processes.items() if n not in lanes}
+    def retire(self, used: Collection[int]) -> None:
+        """The others hold nothing any more, so they may be ended at once."""
+        surplus = {n: process for n, process in self._processes.items() if n not in used}
+        self._dismissed |= {n for n in (*self._heard_s, *surplus) if n not in used}
         for process in surplus.values():
             process.terminate()
         for number, process in surplus.items():
             end(process)
             del self._processes[number]
-            self._heard_s.pop(number, None)
+        self._heard_s = {n: at_s for n, at_s in self._heard_s.items() if n in used}
 
     def close(self) -> None:
         self.retire(())
@@ -161,8 +172,12 @@ def run(
     """`is_dry`: decisions are told, and nobody is commanded."""
     link = ControllerLink(topics, is_dry)
     speeds = SpeedsLink(topics)
-    controller.on_past(link.past())
+    commands, answers = link.past()
+    controller.on_past(commands, answers)
     next_look_s = time.monotonic()
+    # The first one; of an earlier life, some may still be at work.
+    starts_s = time.monotonic() + (_LISTEN_S if commands else 0.0)
+    pretended = {0} if is_dry else set()
     try:
         while not ended.is_set():
             actions: list[Action] = []
@@ -170,13 +185,17 @@ def run(
                 keeper.heard(answer)
                 tell(Heard(answer))
                 actions += controller.on_answer(answer, time.monotonic())
-            actions += controller.on_hosts(keeper.alive(), time.monotonic())
+            if time.monotonic() >= starts_s and not is_dry:
+                starts_s = math.inf
+                keeper.start([0])
+            # What would be done, it says without a pipeline, too.
+            actions += controller.on_hosts({*keeper.alive(), *pretended}, time.monotonic())
             if time.monotonic() >= next_look_s:
                 next_look_s = time.monotonic() + PERIOD_S
                 actions += _look(controller, monitor, speeds, tell)
             actions += controller.on_tick(time.monotonic())
             if is_dry:
-                _pretend(actions, controller, tell)
+                pretended |= _pretend(actions, controller, tell)
             else:
                 _carry_out(actions, link, keeper, tell)
     except (KeyboardInterrupt, SystemExit):  # Ctrl-C, SIGTERM
@@ -210,7 +229,7 @@ def _look(
 def _carry_out(actions: list[Action], link: ControllerLink, keeper: Keeper, tell: OnEvent) -> None:
     for action in actions:
         if isinstance(action, Start):
-            keeper.start(action.lanes)
+            keeper.start(action.hosts)
         elif isinstance(action, Event):
             tell(action)
     if sends := [action for action in actions if isinstance(action, Send)]:
@@ -220,21 +239,50 @@ def _carry_out(actions: list[Action], link: ControllerLink, keeper: Keeper, tell
             tell(Commanded(time.monotonic() - action.at_s))
     for action in actions:
         if isinstance(action, Retire):
-            keeper.retire(action.lanes)
+            keeper.retire(action.hosts)
 
 
-def _pretend(actions: list[Action], controller: Controller, tell: OnEvent) -> None:
-    """As if every command were acted on at once."""
+def _pretend(actions: list[Action], controller: Controller, tell: OnEvent) -> set[int]:
+    """As if every command were acted on at once; gives the hosts that would be started."""
+    started: set[int] = set()
     for action in actions:
         if isinstance(action, Event):
             tell(action)
+        elif isinstance(action, Start):
+            started |= action.hosts
         elif isinstance(action, Send) and action.command.verb != "end":
             command = action.command
             told = (
                 controller.hosts[action.host].present if command.verb == "tell" else command.lanes
             )
             answer = Answer(host=action.host, version=command.version, lanes=told)
-            _pretend(controller.on_answer(answer, time.monotonic()), controller, tell)
+            started |= _pretend(controller.on_answer(answer, time.monotonic()), controller, tell)
+    return started
+
+
+def run_for_good(
+    pipeline: Pipeline,
+    config: Mapping[str, Any],
+    topics: Topics,
+    keeper: Keeper,
+    *,
+    is_host_per_lane: bool,
+    ended: threading.Event,
+    tell: OnEvent,
+    is_dry: bool = False,
+) -> None:
+    """`run`, begun anew from what the topics say whenever Kafka was away too long. Ends with
+    `Superseded` if another controller begins."""
+    monitor = Monitor(pipeline, config)
+    while not ended.is_set():
+        controller = new_controller(pipeline.autoscaling, is_host_per_lane)
+        try:
+            run(controller, monitor, topics, keeper, ended=ended, tell=tell, is_dry=is_dry)
+        except (Superseded, BadInput):
+            raise
+        except (PenstockError, KafkaException) as error:
+            tell(Tell(f"the plan stays as it is: {error}", is_warning=True))
+            ended.wait(_PAUSE_S)
 
 
 class Pilot:
@@ -247,9 +295,8 @@ class Pilot:
         topics: Topics,
         tell: OnEvent,
     ) -> None:
-        self.controller = new_controller(pipeline.autoscaling, is_host_per_lane=False)
-        self._monitor = Monitor(pipeline, config)
-        self._topics, self._tell = topics, tell
+        self._what = pipeline, config, topics, PipelineKeeper()
+        self._tell = tell
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="autoscaler", daemon=True)
 
@@ -261,19 +308,7 @@ class Pilot:
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._ended.is_set():
-            try:
-                run(
-                    self.controller,
-                    self._monitor,
-                    self._topics,
-                    PipelineKeeper(),
-                    ended=self._ended,
-                    tell=self._tell,
-                )
-            except Superseded as error:
-                self._tell(Tell(error.message, is_warning=True))
-                return
-            except (PenstockError, KafkaException) as error:
-                self._tell(Tell(f"the plan stays as it is: {error}", is_warning=True))
-                self._ended.wait(_PAUSE_S)
+        try:
+            run_for_good(*self._what, is_host_per_lane=False, ended=self._ended, tell=self._tell)
+        except PenstockError as error:  # the pipeline goes on without it
+            self._tell(Tell(error.message, is_warning=True))

@@ -10,13 +10,11 @@ import click
 from prometheus_client import CollectorRegistry
 
 from penstock import specs
-from penstock.autoscaler.channel import HostLink, Topics
+from penstock.autoscaler.channel import HostLink, Superseded, Topics
 from penstock.autoscaler.consumer import PlainConsumer, check, owned
 from penstock.autoscaler.manifests import Place, manifests
 from penstock.autoscaler.metrics import Metrics
-from penstock.autoscaler.monitor import Monitor
-from penstock.autoscaler.run import Keeper, PipelineKeeper, ProcessKeeper, new_controller
-from penstock.autoscaler.run import run as carry_out
+from penstock.autoscaler.run import Keeper, PipelineKeeper, ProcessKeeper, run_for_good
 from penstock.cli import events, options, output
 from penstock.domain.errors import BadInput
 from penstock.domain.lake.pipeline import Pipeline
@@ -55,7 +53,6 @@ def run(
     settings = wanted.autoscaling
     if consumers:
         check(wanted)
-    controller = new_controller(settings, is_host_per_lane=consumers)
     registry = CollectorRegistry()
     metrics = Metrics(wanted.name, registry)
     if metrics_port is not None:
@@ -64,25 +61,33 @@ def run(
     topics = Topics(wanted.name, config, most_hosts=settings.most_lanes if consumers else 1)
     topics.make()
     keeper: Keeper = ProcessKeeper(file, tell) if consumers else PipelineKeeper()
-    if not dry_run:
-        keeper.start([0])
+    is_succeeded = False
     try:
-        carry_out(
-            controller,
-            Monitor(wanted, config),
+        run_for_good(
+            wanted,
+            config,
             topics,
             keeper,
+            is_host_per_lane=consumers,
             ended=threading.Event(),
             tell=tell,
             is_dry=dry_run,
         )
+    except Superseded:
+        is_succeeded = True
+        raise
     except (KeyboardInterrupt, SystemExit):  # Ctrl-C, SIGTERM
         what = "The plan holds without it"
         if consumers and not dry_run:
             what = "Its consumers have ended"
-        output.conclude(f"Stopped. {what}.", {}, as_json)
+        sentence = f"Stopped. {what}."
+        if as_json:
+            output.emit_json_line({"event": "end", "outcome": sentence})
+        else:
+            output.outcome(sentence)
     finally:
-        keeper.close()
+        if not is_succeeded:  # else its consumers are the other one's now
+            keeper.close()
 
 
 @autoscaler.command()
@@ -93,11 +98,12 @@ def consumer(file: Path, number: int) -> None:
     wanted = resolve.load(file)
     config, _ = resolve.client_config(wanted)
     settings = wanted.autoscaling
-    if not 0 <= number < settings.most_lanes:
+    topics = Topics(wanted.name, config, most_hosts=settings.most_lanes)
+    # There may be more than now, of a time when most_lanes was higher.
+    if not 0 <= number < topics.count() - 1:
         raise BadInput(
             f"--number: {number} is none of the {settings.most_lanes} of autoscaling.most_lanes"
         )
-    topics = Topics(wanted.name, config, most_hosts=settings.most_lanes)
     with owned(wanted, number):
         served = PlainConsumer(wanted, config, number, HostLink(topics, number))
         ended = threading.Event()
