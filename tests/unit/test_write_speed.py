@@ -67,6 +67,16 @@ def test_three_rates_for_35_s_each_are_found_within_seconds() -> None:
         assert converged_after(part, begin_s, rate * 123) <= 5  # the document: 30
 
 
+@pytest.mark.parametrize("phase_s", [0.0, 0.1, 0.25, 0.4, 0.49])
+@pytest.mark.parametrize(("before", "after"), [(30, 300), (300, 30), (1000, 1500), (1500, 1000)])
+def test_wherever_between_two_samples_a_step_falls_it_is_known_in_a_second_and_a_half(
+    before: float, after: float, phase_s: float
+) -> None:
+    step_s = 20 + phase_s
+    told = watched(steps((before, step_s), (after, 20)), 40)
+    assert converged_after(told, step_s, after * 123) <= 1.5
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_waits_of_up_to_2_s_do_not_move_it(seed: int) -> None:
     rng = random.Random(seed)

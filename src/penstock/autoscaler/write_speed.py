@@ -73,6 +73,8 @@ class WriteSpeed:
         # Since the last change; and of late, whatever changed.
         self._samples: deque[Sample] = deque()
         self._recent: deque[Sample] = deque()
+        # The first piece since the last change may have begun before it.
+        self._is_mixed = False
         self._bytes_per_record: float | None = None
 
     def add(self, sample: Sample) -> None:
@@ -88,9 +90,14 @@ class WriteSpeed:
             kept.append(sample)
             while sample.at_s - kept[0].at_s > LONG_S:
                 kept.popleft()
+        if self._is_mixed and len(self._samples) > 2:
+            self._samples.popleft()
+            self._is_mixed = False
         if (start := _changed_at(self._samples, _burstiness(self._recent))) is not None:
-            # Not from there but from the next one on: the change fell between the two.
+            # Not from there but from the next one on: the change fell between the two. If that is
+            # the last piece, it may have been seen before it was over: it counts until the next.
             self._samples = deque(islice(self._samples, start + 1, None))
+            self._is_mixed = len(self._samples) == 2
         self._weigh()
 
     @property
