@@ -3,16 +3,19 @@
 A pipeline on real Spark lands a topic of a real cluster. Every lane writes to a sink that takes no
 more than so many bytes/s, so a lane is really saturable, whatever the machine has left; the cycles
 in which it was are counted. The load is skewed and shifts suddenly: a quarter of the partitions is
-hot, every while others are, and the whole rises and falls. The same trace is carried out for every
+hot, every 75 s others are, and the whole rises and falls. The same trace is carried out for every
 policy in turn: ours; Kafka's range and cooperative-sticky assignment, with as many lanes as ours had
 on average, rounded up; a threshold of lag; Kubernetes' rule. All begin with four lanes; the first
 seconds, in which everybody finds its first plan, are not counted.
 
 Latency is from a record's time to the moment when it can be read in the table; what was not landed
-a while after the load ended (30 s, in quick 8 s) counts with the age that it had by then. Cost is lanes × seconds.
+a while after the load ended counts with the age that it had by then. Cost is lanes × seconds.
 Then the load shifts every few seconds, for more decisions to be timed; then how long it takes until
-a consumer or an executor is there. Last, the simulator, with figures of
-this very run: on the same trace, to be compared with what was measured, and with 500 partitions.
+a consumer or an executor is there. Last, the simulator, with figures of this very run: on the same
+trace, to be compared with what was measured, and with 500 partitions.
+
+In quick the load shifts after 10 s: too short for the lag of a lane that has too much to become what
+it becomes in practice, so that ratio is shown and not judged.
 """
 
 from __future__ import annotations
@@ -45,8 +48,10 @@ from penstock.autoscaler.simulator import Rig, Shift, Simulated, simulate
 from penstock.domain.autoscaling import Autoscaling
 from penstock.domain.cluster import ClusterSpec, TopicSpec
 from penstock.domain.errors import PenstockError
+from penstock.domain.lake.partition import Partition
 from penstock.domain.lake.pipeline import Pipeline, Stream
 from penstock.pipeline.lake import query
+from penstock.pipeline.lake.brokers import Brokers
 from penstock.pipeline.lake.executors import ONE_LANE_EACH, Executors
 from penstock.pipeline.lake.landing import Landed
 from penstock.pipeline.lake.scaling import scaled
@@ -68,6 +73,8 @@ LEVELS = (1.0, 0.6, 1.2, 0.8)
 SEED = 3
 # Not counted: everybody finds its first plan.
 LEAD_S = 12.0
+# The last records are on their way.
+_LAST_S = 0.5
 KAFKA = ("range", "cooperative-sticky")
 SIMULATED_PARTITIONS = 500
 Say = Callable[[str], None]
@@ -96,8 +103,8 @@ def settings(policy: str, lanes: int | None, **fields: Any) -> Autoscaling:
 
 
 def measure(quick: bool, say: Say) -> tuple[dict[str, Any], list[Row]]:
-    every_s = 10.0 if quick else 36.0
-    shifts = trace(3 if quick else 5, every_s)
+    every_s, times = (10.0, 2) if quick else (75.0, 30)
+    shifts = trace(2 if quick else 4, every_s)
     seconds = LEAD_S + len(shifts) * every_s
     drain_s = 8.0 if quick else 30.0
     plays: dict[str, list[Play]] = {}
@@ -124,8 +131,8 @@ def measure(quick: bool, say: Say) -> tuple[dict[str, Any], list[Row]]:
             often = replace(stage, shifts=trace(24, 6.0), seconds=LEAD_S + 144.0)
             restless = [often.play("packing", None, say)]
         spark.stop()
-        consumers = _consumer_starts(cluster, Path(scratch), 3 if quick else 30, say)
-    executors = _executor_starts(3 if quick else 30, say)
+        consumers = _consumer_starts(cluster, Path(scratch), times, say)
+    executors = _executor_starts(times, say)
     say("simulating")
     rig = _calibrated([play for found in plays.values() for play in found])
     simulated = {
@@ -139,7 +146,7 @@ def measure(quick: bool, say: Say) -> tuple[dict[str, Any], list[Row]]:
         )
         for name in plays
     }
-    keys, rows = _results(plays)
+    keys, rows = _results(plays, is_judged=not quick)
     for more_keys, more_rows in (
         _times([*plays["ours"], *restless], consumers, executors),
         _compared(plays, simulated, rig),
@@ -163,7 +170,8 @@ class Play:
     lane_s: float
     lanes: float
     cycles: int
-    saturated_cycles: int
+    # Bytes/s of each cycle in which a lane was at its limit.
+    saturated: list[float]
     decisions: int
     moves: int
     measure_s: list[float]
@@ -215,9 +223,10 @@ class Stage:
 
             running = query.start(self.spark, prepared, tell=tell)
             try:
-                _wait(running, begins_s + self.seconds)
+                _wait(running, begins_s + self.seconds + _LAST_S)
                 deadline_s = time.monotonic() + self.drain_s
-                while time.monotonic() < deadline_s and seen.is_behind:
+                ends = self._ends(topic)
+                while time.monotonic() < deadline_s and not seen.has_reached(ends):
                     _wait(running, time.monotonic() + 0.5)
             finally:
                 running.stop()
@@ -226,6 +235,12 @@ class Stage:
         finally:
             shutil.rmtree(place)
             self.cluster.admin.delete_topic(topic)
+
+    def _ends(self, topic: str) -> dict[int, int]:
+        """Where partitions end, now that nothing comes any more."""
+        asked = {Partition(topic, n) for n in range(PARTITIONS)}
+        marks = Brokers(self.cluster.client_config).marks(asked)
+        return {partition.number: mark.high for partition, mark in marks.items()}
 
     def _play(self, topic: str, place: Path, seen: Seen, begins_s: float) -> Play:
         left = _left_ages_ms(self.cluster, topic, seen.positions)
@@ -242,7 +257,12 @@ class Stage:
             lane_s=lane_s,
             lanes=lane_s / (self.seconds - LEAD_S),
             cycles=len(lanes),
-            saturated_cycles=sum(lane.is_saturated for lane in lanes),
+            saturated=[
+                1000 * lane.size_bytes / (one.at_ms - before.at_ms)
+                for before, one in pairwise(seen.landed)
+                for lane in one.report.lanes
+                if lane.is_saturated
+            ],
             decisions=len(decided),
             moves=sum(event.moves for event in decided),
             measure_s=_measure_s(seen.events, self.shifts, begins_s),
@@ -283,9 +303,8 @@ class Seen:
         for lane in landed.report.lanes:
             self.positions |= {r.partition: r.end for r in lane.ranges}
 
-    @property
-    def is_behind(self) -> bool:
-        return bool(self.landed) and self.landed[-1].report.is_behind
+    def has_reached(self, ends: Mapping[int, int]) -> bool:
+        return all(self.positions.get(partition, 0) >= end for partition, end in ends.items())
 
     def batches(self, begin_s: float, end_s: float) -> int:
         """That ended meanwhile."""
@@ -477,8 +496,8 @@ def _large(rig: Rig, drain_s: float, quick: bool) -> tuple[dict[str, Any], list[
         batch_s_per_lane=0.0,
         lanes=SIMULATED_PARTITIONS // 4,
     )
-    every_s = 10.0 if quick else 36.0
-    shifts = trace(3 if quick else 5, every_s, SIMULATED_PARTITIONS)
+    every_s = 10.0 if quick else 75.0
+    shifts = trace(2 if quick else 4, every_s, SIMULATED_PARTITIONS)
     seconds = LEAD_S + len(shifts) * every_s
     keys: dict[str, Any] = {}
     rows = []
@@ -512,7 +531,9 @@ def _large(rig: Rig, drain_s: float, quick: bool) -> tuple[dict[str, Any], list[
 # --- what came of it ------------------------------------------------------------------------------------
 
 
-def _results(plays: Mapping[str, Sequence[Play]]) -> tuple[dict[str, Any], list[Row]]:
+def _results(
+    plays: Mapping[str, Sequence[Play]], is_judged: bool
+) -> tuple[dict[str, Any], list[Row]]:
     ours = plays["ours"]
     better = min(KAFKA, key=lambda name: statistics.median(p.p99_ms for p in plays[name]))
 
@@ -553,14 +574,27 @@ def _results(plays: Mapping[str, Sequence[Play]]) -> tuple[dict[str, Any], list[
                 + (f"; {left:,} not landed" if left else ""),
             )
         )
-    saturated = sum(play.saturated_cycles for found in plays.values() for play in found)
+    saturated = [speed for found in plays.values() for play in found for speed in play.saturated]
     cycles = sum(play.cycles for found in plays.values() for play in found)
+    if not saturated:
+        raise PenstockError("no lane was ever at its limit")
+    low, middle, high = (float(np.percentile(saturated, p)) / 1000 for p in (5, 50, 95))
+    keys |= {"saturated_cycles": len(saturated), "cycles": cycles, "saturated_kb_per_s": middle}
     rows += [
-        Row(f"p99_ratio_vs_kafka ({better})", vs_kafka, "≥ 10", vs_kafka.median >= 10),
+        Row(
+            f"p99_ratio_vs_kafka ({better})",
+            vs_kafka,
+            "≥ 10",
+            vs_kafka.median >= 10 if is_judged else None,
+        ),
         Row("p99_ratio_vs_lag_scaler", vs_lag),
         Row("cost_ratio (lag scaler / ours)", cost),
         Row("cost_ratio_vs_kafka", cost_kafka),
-        Row("cycles in which a lane was saturated", f"{saturated:,} of {cycles:,}"),
+        Row("cycles in which a lane was saturated", f"{len(saturated):,} of {cycles:,}"),
+        Row(
+            "… and what it did, kB/s, p50 [p5, p95]",
+            f"{middle:.0f} [{low:.0f}, {high:.0f}]; its sink takes {SINK_BYTES_PER_S / 1000:.0f}",
+        ),
     ]
     return keys, rows
 
