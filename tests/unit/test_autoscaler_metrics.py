@@ -20,6 +20,7 @@ def view(current: dict[Partition, int]) -> View:
         speeds={A: 100.0, B: 50.0},
         peaks={},
         lag_bytes={A: 7.0},
+        overdue_bytes={},
         current=current,
         capacities={1: 80.0},
         capacity=200.0,

@@ -23,6 +23,7 @@ from penstock.domain.autoscaling import (
     Measurement,
     PartitionSpeed,
 )
+from penstock.domain.errors import BadInput
 from penstock.domain.lake.partition import Partition
 
 NAMES = tuple(f"t-{i}" for i in range(6))
@@ -281,6 +282,102 @@ def test_a_host_that_dies_keeps_its_partitions_and_is_started_again() -> None:
     assert sent(it.on_hosts([0], 3.0))[0].command.verb == "tell"
 
 
+class Group:
+    """Hosts that act at once, but for those that cannot run."""
+
+    def __init__(self, it: Controller) -> None:
+        self.it, self.alive = it, {0}
+        self.holds: dict[int, tuple[str, ...]] = {}
+        self.told: list[str] = []
+
+    def play(self, since_s: float, until_s: float, now: Measurement) -> None:
+        for at_s in range(int(since_s), int(until_s)):
+            self.do(self.it.on_hosts(self.alive, at_s), at_s)
+            self.do(self.it.on_measured(now, at_s), at_s)
+            self.do(self.it.on_tick(at_s), at_s)
+
+    def do(self, actions: list[Action], at_s: float) -> None:
+        self.told += told(actions, warnings=True)
+        for action in sent(actions):
+            if action.host in self.alive:
+                if action.command.verb == "hold":
+                    self.holds[action.host] = action.command.lanes.get(action.host, ())
+                held = self.holds.get(action.host, ())
+                lanes = {action.host: held} if held else {}
+                answer = Answer(host=action.host, version=action.command.version, lanes=lanes)
+                self.do(self.it.on_answer(answer, at_s), at_s)
+
+
+def test_what_a_host_was_to_have_that_never_starts_is_read_by_others() -> None:
+    group = Group(controller(host_per_lane))
+    group.play(0, 600, measured(t0=500.0, t1=500.0))
+    assert set(group.holds[0]) == set(NAMES)
+    assert any(text.startswith("host 1 does not run") for text in group.told)
+    assert "2 lanes are needed and 1 can be had: lag will grow" in group.told
+    group.alive.add(1)  # at last
+    group.play(600, 1000, measured(t0=500.0, t1=500.0))
+    assert sorted(group.holds[0] + group.holds[1]) == sorted(NAMES)
+    assert group.holds[1]
+
+
+def test_a_host_that_dies_while_it_is_to_let_go_holds_up_nobody_else() -> None:
+    group = Group(controller(host_per_lane, most_lanes=3))
+    group.alive = {0, 1}
+    group.play(0, 100, measured(t0=500.0, t3=500.0))
+    kept = set(group.holds[1])
+    assert kept and set(group.holds[0]) | kept == set(NAMES)
+    for at_s in range(100, 300):  # until it is told to let go, and dies of it
+        actions = group.it.on_measured(measured(t0=1.0), float(at_s))
+        if any(send.host == 1 for send in sent(actions)):
+            break
+    group.alive = {0}
+    group.play(301, 400, measured(t0=1.0))
+    assert group.it.phase is Phase.SENTINEL
+    assert any(text.startswith("host 1 does not run") for text in group.told)
+    assert not kept & set(group.holds[0])  # it may have landed half of something
+    group.alive = {0, 1}
+    group.play(400, 700, measured(t0=1.0))
+    assert set(group.holds[0]) | set(group.holds[1]) == set(NAMES)
+    assert not set(group.holds[0]) & set(group.holds[1])
+
+
+def test_a_host_of_before_that_must_be_asked_and_does_not_run_is_named() -> None:
+    it = controller(host_per_lane)
+    last = Command(version=5, lanes={})
+    it.on_past({1: last}, {1: Answer(host=1, version=3)})
+    synchronised(it, {0: NAMES})
+    group = Group(it)
+    group.holds[0] = NAMES
+    group.play(1, 60, measured(t0=900.0, t1=900.0))
+    assert group.holds == {0: NAMES}
+    awaited = "host 1 must say what it holds before anything moves, and does not run"
+    assert group.told.count(awaited) == 1
+    # An answer from before its last command does not say it.
+    it.on_hosts([0, 1], 60.0)
+    it.on_answer(Answer(host=1, version=4, lanes={1: ()}), 60.1)
+    assert not it.hosts[1].is_known
+    it.on_answer(Answer(host=1, version=5), 60.2)
+    assert it.hosts[1].is_known
+
+
+def test_a_cluster_that_gives_no_lane_at_all_is_planned_for_with_one() -> None:
+    it = controller()
+    it.on_hosts([0], 0.0)
+    it.on_answer(Answer(host=0, lanes={0: NAMES}, most_lanes=0), 0.1)
+    assert it.view(0.2).most_lanes == 1
+    actions = it.on_measured(measured(t0=900.0, t1=900.0), 1.0)
+    assert told(actions, True) == ["3 lanes are needed and 1 can be had: lag will grow"]
+
+
+def test_a_lane_that_claims_too_much_at_ease_is_not_believed_either() -> None:
+    it = controller()
+    it.on_hosts([0], 0.0)
+    it.on_measured(measured(), 0.1)
+    cycle = Cycle(lane=0, took_s=0.001, is_saturated=False, size_bytes=9, offsets={"t-0": 10**6})
+    it.on_answer(Answer(host=0, lanes={0: NAMES}, cycles=(cycle,)), 0.2)
+    assert it.view(1.0).capacity_of(0) == 3000.0  # three times the usual
+
+
 def test_a_controller_that_comes_back_goes_on_from_what_hosts_say() -> None:
     first = controller()
     synchronised(first, {})
@@ -306,7 +403,10 @@ def test_partitions_that_are_no_more_are_left_out() -> None:
 class World:
     """Hosts that act on commands some time later, and messages of which some are lost."""
 
-    def __init__(self, seed: int, lossy: bool) -> None:
+    def __init__(
+        self, seed: int, lossy: bool, host_of: Callable[[int], int] = host_per_lane
+    ) -> None:
+        self.host_of = host_of
         self.rng = random.Random(seed)
         self.loss = 0.3 if lossy else 0.0
         self.holds: dict[int, dict[int, tuple[str, ...]]] = {}
@@ -322,7 +422,7 @@ class World:
 
     def _new(self) -> Controller:
         wanted = replace(SETTINGS, answer_s=1.0, scale_in_s=5.0)
-        made = Controller(wanted, policy(wanted), host_per_lane, self.now_s)
+        made = Controller(wanted, policy(wanted), self.host_of, self.now_s)
         made.on_past(self.last, self.answers)
         return made
 
@@ -420,6 +520,59 @@ def test_no_partition_is_ever_with_two_and_all_are_with_one_in_the_end(
         world.carry_out(world.it.on_tick(world.now_s))
     held = [p for lanes in world.holds.values() for part in lanes.values() for p in part]
     assert sorted(held) == sorted(NAMES)
+
+
+class Restarting(World):
+    """Whose controller dies at the event `at`, before its commands are sent or just after."""
+
+    def __init__(self, host_of: Callable[[int], int], at: int | None) -> None:
+        super().__init__(seed=1, lossy=False, host_of=host_of)
+        self.at, self.events = at, 0
+        # Events at which something was under way.
+        self.busy: list[int] = []
+
+    def carry_out(self, actions: list[Action]) -> None:
+        if self.it.phase is not Phase.SENTINEL:
+            self.busy.append(self.events)
+        is_last = self.events == self.at
+        self.events += 1
+        if not is_last or self.events % 2:
+            super().carry_out(actions)
+        if is_last:
+            self.it = self._new()
+
+    def play(self) -> Restarting:
+        """Lanes become many, and few again."""
+        self.holds[0] = {}
+        for turn in range(140):
+            self.now_s += 0.3
+            self.start_hosts()
+            alive = [host for host in self.holds if host not in self.dead]
+            self.carry_out(self.it.on_hosts(alive, self.now_s))
+            for host in alive:
+                self._act(host)
+            now = measured(t0=700, t1=700, t2=700) if turn < 60 else measured(t0=9)
+            self.carry_out(self.it.on_measured(now, self.now_s))
+            self.carry_out(self.it.on_tick(self.now_s))
+        return self
+
+
+@pytest.mark.parametrize("host_of", [one_host, host_per_lane])
+def test_it_may_be_killed_at_every_step(host_of: Callable[[int], int]) -> None:
+    events = Restarting(host_of, None).play().busy
+    assert len(events) > 8
+    for event in events:
+        holds = Restarting(host_of, event).play().holds
+        held = {p: lane for lanes in holds.values() for lane, part in lanes.items() for p in part}
+        assert sorted(held) == sorted(NAMES), event
+        assert len(set(held.values())) == 1, event
+
+
+def test_a_partition_that_is_none_is_refused() -> None:
+    with pytest.raises(BadInput, match=r"lanes\.0"):
+        specs.parse('{"lanes": {"0": ["nonsense"]}}', Command, "said.json")
+    with pytest.raises(BadInput, match=r"lanes\.0"):
+        specs.parse('{"host": 0, "lanes": {"0": ["nonsense"]}}', Answer, "said.json")
 
 
 def test_what_they_tell_one_another_is_read_as_it_was_said() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.domain.autoscaling import Answer, Command
+from penstock.domain.lake.plan import Plan
 from penstock.domain.lake.report import BatchReport, LandedRange, LaneReport
 from penstock.pipeline.lake import agent as agents
 from penstock.pipeline.lake.agent import Agent
@@ -106,6 +107,34 @@ def test_a_plan_is_acknowledged_when_there_is_nothing_to_land(
             timeout_s=5,
             what="that it holds",
         )
+
+
+def test_what_the_last_plan_needs_is_asked_for_when_it_begins_again(tmp_path: Path) -> None:
+    plan = Plan(version=7, lanes=(("t-0",), ("t-1",), ("t-2",)))
+    Memory(tmp_path).write_plan(plan)
+    cluster = Cluster(has=4)
+    with serving(tmp_path, Link(), cluster):
+        assert cluster.lanes == 3
+
+
+def test_a_plan_that_cannot_be_written_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = Memory.write_plan
+    told: list[str] = []
+
+    def refuse(memory: Memory, plan: Plan) -> None:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(Memory, "write_plan", refuse)
+    monkeypatch.setattr(agents, "_PAUSE_S", 0.05)
+    link = Link()
+    with serving(tmp_path, link, Cluster(has=4), told.append) as (_, memory):
+        link.commands.append(TWO)
+        wait_until(lambda: bool(told), timeout_s=5, what="that it is full")
+        monkeypatch.setattr(Memory, "write_plan", written)
+        wait_until(lambda: memory.plan() is not None, timeout_s=5, what="the plan")
+    assert told == ["the pipeline goes on with its last plan: the disk is full"]
 
 
 def test_a_cluster_that_gives_too_few_is_said_and_the_plan_holds_all_the_same(

@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import kubernetes_validate
 import pytest
 
 from penstock import specs
-from penstock.autoscaler.manifests import Place, executor_template, manifests
+from penstock.autoscaler.manifests import Place, executor_template, manifests, placed
 from penstock.cli.pipeline import pipeline
+from penstock.domain.errors import BadInput
 from penstock.domain.lake.pipeline import Pipeline, Stream
 
 PIPELINE = Pipeline(
     name="shop_events",
     bootstrap_servers="kafka:9092",
     streams=(Stream(topics=("events",), table="events"),),
-    lake="/lake",
+    lake="/home/me/lake",
 )
 PLACE = Place(image="registry.example/penstock:1", namespace="data")
 
 
 @pytest.mark.parametrize("version", ["1.31", "1.37"])
 def test_each_is_what_the_api_takes(version: str) -> None:
-    made = manifests(PIPELINE, specs.dump_yaml(PIPELINE), PLACE)
-    for manifest in [*made, executor_template(PLACE)]:
+    secure = replace(PLACE, secret="kafka")
+    made = manifests(PIPELINE, PLACE)
+    more = manifests(replace(PIPELINE, client_properties="/home/me/client.properties"), secure)
+    for manifest in [*made, *more, executor_template(PLACE), executor_template(secure)]:
         kubernetes_validate.validate(manifest, version, strict=True)
     broken = json.loads(json.dumps(made[-1]))
     broken["spec"]["replicas"] = "one"
@@ -33,7 +37,7 @@ def test_each_is_what_the_api_takes(version: str) -> None:
 
 
 def test_they_belong_together() -> None:
-    account, role, binding, config, service, driver = manifests(PIPELINE, "name: shop", PLACE)
+    account, role, binding, config, service, driver = manifests(PIPELINE, PLACE)
     name = "penstock-shop-events"
     assert binding["subjects"][0]["name"] == account["metadata"]["name"] == name
     assert binding["roleRef"]["name"] == role["metadata"]["name"]
@@ -43,10 +47,26 @@ def test_they_belong_together() -> None:
     assert {v["name"] for v in pod["spec"]["volumes"]} == {
         m["name"] for m in pod["spec"]["containers"][0]["volumeMounts"]
     }
-    assert config["data"]["pipeline.yaml"] == "name: shop"
+    inside = specs.parse(config["data"]["pipeline.yaml"], Pipeline, "pipeline.yaml")
+    assert inside == replace(PIPELINE, lake="/lake")  # where the volume is mounted
     assert all(m["metadata"]["namespace"] == "data" for m in (account, role, config, driver))
     command = pod["spec"]["containers"][0]["command"]
     assert "spark.kubernetes.executor.podTemplateFile=/etc/penstock/executor.yaml" in command
     assert "executor.yaml" in config["data"]
     asked = pipeline.commands["run"].make_context("run", list(command[3:]))
     assert (asked.params["autoscale"], len(asked.params["conf"])) == ("inside", 12)
+
+
+def test_what_is_secret_is_in_a_secret_and_in_no_manifest() -> None:
+    secure = replace(PIPELINE, client_properties="/home/me/client.properties")
+    with pytest.raises(BadInput, match="give --secret NAME"):
+        manifests(secure, PLACE)
+    place = replace(PLACE, secret="kafka")
+    inside = placed(secure, place)
+    container = manifests(secure, place)[-1]["spec"]["template"]["spec"]["containers"][0]
+    for mounts in (
+        container["volumeMounts"],
+        executor_template(place)["spec"]["containers"][0]["volumeMounts"],
+    ):
+        (mount,) = [m for m in mounts if m["name"] == "secret"]
+        assert inside.client_properties == f"{mount['mountPath']}/client.properties"

@@ -135,6 +135,24 @@ def test_lanes_of_different_size_take_what_they_can() -> None:
     assert lanes(keep(problem("6 6", "0 0"), lane_worth=1.0)) in ("0 1", "1 0")
 
 
+def test_one_that_is_too_fast_for_a_slow_lane_goes_to_a_better_one() -> None:
+    slow = {0: 6.0}
+    assert lanes(keep(problem("9", "0", capacities=slow), lane_worth=0.0)) == "1"
+    # What is with it may stay; and where none can do clearly more, it is alone.
+    assert lanes(keep(problem("9 1", "0 0", capacities=slow), lane_worth=0.0)) == "1 0"
+    assert lanes(keep(problem("9", "0", capacities={0: 8.9}), lane_worth=0.0)) == "0"
+    assert lanes(keep(problem("12 1", "0 0", capacities=slow), lane_worth=0.0)) == "1 0"
+    assert lanes(keep(problem("12", "0"), lane_worth=math.inf)) == "0"
+
+
+def test_what_is_there_may_stay_a_little_above_what_lanes_are_filled_with() -> None:
+    asked = replace(problem("6 5 3 8", "0 0 1 1"), headroom=0.1)
+    assert lanes(keep(asked, lane_worth=0.0)) == "0 0 1 1"  # 11 on each
+    # More than that goes, until it is not above it at all: to where room is left below it.
+    more = replace(problem("6 5.5 3 4", "0 0 1 1"), headroom=0.1)
+    assert lanes(keep(more, lane_worth=0.0)) == "0 2 1 1"
+
+
 def test_an_algorithm_that_is_not_there_is_said_with_those_that_are() -> None:
     with pytest.raises(
         BadInput, match=r"autoscaling\.algorithm: there is none called 'XF'"

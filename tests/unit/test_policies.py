@@ -34,6 +34,7 @@ def view(
         speeds=speeds,
         peaks=speeds,
         lag_bytes={},
+        overdue_bytes={},
         current=current,
         capacities={},
         capacity=100.0,
@@ -83,17 +84,52 @@ def test_the_hpa_sees_only_what_is_done_and_waits_between_changes() -> None:
     assert later is not None and len(set(later.assignment.values())) == 4
 
 
+def test_the_hpa_takes_no_wish_for_a_change() -> None:
+    it = policy(Autoscaling(policy="hpa", plan_at=0.5))
+    partitions = of(("a", 8))
+    one = dict.fromkeys(partitions, 0)
+    silent, busy = dict.fromkeys(partitions, 0.0), dict.fromkeys(partitions, 50.0)
+    assert it.decide(view(silent, one, now_s=0.0)) is None  # none would do, and there is one
+    assert it.decide(view(busy, one, now_s=31.0)) is not None
+
+
 def test_lag_scales_out_at_once_and_in_after_five_minutes() -> None:
     it = policy(Autoscaling(policy="lag"))
     partitions = of(("a", 8))
     one = dict.fromkeys(partitions, 0)
     speeds = dict.fromkeys(partitions, 10.0)
+    four = dict(zip(partitions, (0, 1, 2, 3) * 2, strict=True))
+    assert policy(Autoscaling(policy="lag")).decide(view(speeds, four)) is None  # not at first
     behind = view(speeds, one, lag_bytes=dict.fromkeys(partitions, 200.0), now_s=0.0)
     found = it.decide(behind)
     assert found is not None and len(set(found.assignment.values())) == 4
     assert it.decide(view(speeds, found.assignment, now_s=100.0)) is None
     less = it.decide(view(speeds, found.assignment, now_s=320.0))
     assert less is not None and set(less.assignment.values()) == {0}
+
+
+def test_a_partition_alone_on_a_slow_lane_goes_to_one_that_can() -> None:
+    it = policy(Autoscaling())
+    (one,) = partitions = of(("a", 1))
+    slow = view({one: 90.0}, {one: 0}, capacities={0: 80.0})
+    found = it.decide(slow)
+    assert found is not None and found.assignment == {one: 1}
+    # One that is hardly slower is not worth it.
+    assert it.decide(replace(slow, capacities={0: 88.0})) is None
+    assert partitions == [one]
+
+
+def test_what_waits_is_spread_too_where_no_more_lanes_can_be_had() -> None:
+    it = policy(Autoscaling(most_lanes=4))
+    partitions = of(("a", 5))
+    idle = dict.fromkeys(partitions, 0.0)
+    late = dict.fromkeys(partitions, 50_000.0)
+    behind = view(idle, dict.fromkeys(partitions, 0), overdue_bytes=late, since_change_s=40.0)
+    found = it.decide(behind)
+    assert found is not None and len(set(found.assignment.values())) == 4
+    # Not again and again, while it becomes less here and there.
+    again = it.decide(replace(behind, since_change_s=5.0))
+    assert again is not None and again.assignment == behind.current
 
 
 def test_a_policy_that_is_not_there_is_said_with_those_that_are() -> None:

@@ -70,8 +70,9 @@ class Capacities:
             doubted = len(others) >= _OTHERS and speed > _BEYOND * statistics.median(others)
             believed[lane] = statistics.median(others) if doubted else speed
         for lane, seen in self._lanes.items():
-            if seen.at_least > believed.get(lane, self.usual):
-                believed[lane] = seen.at_least
+            at_least = min(seen.at_least, _BEYOND * self.usual)
+            if at_least > believed.get(lane, self.usual):
+                believed[lane] = at_least
         return believed
 
     def doubted(self) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ Kafka itself: it can command nothing any more, and ends with that reason.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -29,6 +29,7 @@ from penstock.pipeline.lake import client
 HEARTBEAT_S = 2.0
 T = TypeVar("T", bound=Value)
 _REQUEST_S = 10.0
+_PAUSE_S = 2.0
 _ANSWERS = 0
 _SOURCE = "message.json"
 _UNHEARD = (
@@ -38,6 +39,7 @@ _UNHEARD = (
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,
 )
+_AWAY = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN)
 _FENCED = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
 
 
@@ -53,31 +55,43 @@ class Topics:
         self.name, self.hosts = name, most_hosts
         self.config = {k: v for k, v in config.items() if k != "isolation.level"}
 
-    def make(self) -> None:
-        admin = self._admin
+    def make(self, warn: Callable[[str], None] = client.log.warning) -> None:
+        """Those that are not there. While no broker answers, it waits, and that is said."""
+        is_warned = False
+        while True:
+            try:
+                return self._make()
+            except KafkaException as error:
+                reason = error.args[0]
+                if reason.code() not in _AWAY:
+                    raise PenstockError(
+                        f"the topics of the autoscaler cannot be made: {reason.str()}",
+                        "give its user CREATE, or make them: see docs/autoscaler.md",
+                    ) from None
+                if not is_warned:
+                    warn(f"no broker answers, so the autoscaler waits: {reason.str()}")
+                is_warned = True
+            time.sleep(_PAUSE_S)
+
+    def _make(self) -> None:
         kept = {"cleanup.policy": "compact", "segment.ms": "600000"}
         brief = {"retention.ms": "600000", "segment.ms": "600000"}
-        asked = admin.create_topics(
-            [
-                NewTopic(self.group, 1 + self.hosts, config=kept),
-                NewTopic(self.speeds, 1, config=brief),
-            ],
-            request_timeout=_REQUEST_S,
-        )
-        is_new = True
-        for topic, answer in asked.items():
-            try:
-                answer.result()
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise PenstockError(
-                        f"the topic {topic} cannot be made: {error.args[0].str()}",
-                        "give the autoscaler's user CREATE, or make it: see docs/autoscaler.md",
-                    ) from None
-                is_new = is_new and topic != self.group
-        if not is_new and self.count() < 1 + self.hosts:
+        wanted = [
+            NewTopic(self.group, 1 + self.hosts, config=kept),
+            NewTopic(self.speeds, 1, config=brief),
+        ]
+        # Who may not create topics may still use those that somebody else made.
+        there = self._admin.list_topics(timeout=_REQUEST_S).topics
+        if new := [topic for topic in wanted if topic.topic not in there]:
+            for answer in self._admin.create_topics(new, request_timeout=_REQUEST_S).values():
+                try:
+                    answer.result()
+                except KafkaException as error:  # somebody else was quicker
+                    if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                        raise
+        if self.group in there and self.count() < 1 + self.hosts:
             wider = NewPartitions(self.group, 1 + self.hosts)
-            admin.create_partitions([wider])[self.group].result(_REQUEST_S)
+            self._admin.create_partitions([wider])[self.group].result(_REQUEST_S)
         # Brokers hear of it one after the other.
         deadline = time.monotonic() + _REQUEST_S
         while self.count() < 1 + self.hosts and time.monotonic() < deadline:

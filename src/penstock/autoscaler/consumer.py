@@ -8,9 +8,11 @@ afterwards, for those who look at lag with its tools.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +118,10 @@ class PlainConsumer:
         self._ids: dict[str, str] = {}
         self._held: set[Partition] = set()
         self._positions: dict[Partition, int] = {}
+        self._last = Answer(host=number)
         self._answered_s = float("-inf")
+        self._answering = threading.Lock()
+        self._ended = threading.Event()
         self._landed_s = float("-inf")
         self._is_behind = False
         # It was told to end.
@@ -124,8 +129,12 @@ class PlainConsumer:
         if (last := link.past()) is not None:
             self._hold(last)
         self._answer(None)
+        self._heart = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
+        self._heart.start()
 
     def close(self) -> None:
+        self._ended.set()
+        self._heart.join()
         self._consumer.close()
         self._link.close()
 
@@ -138,8 +147,7 @@ class PlainConsumer:
                 self._hold(command)
             self.is_dismissed = self.is_dismissed or command.verb == "end"
         cycle = self._cycle()
-        is_quiet = time.monotonic() - self._answered_s > HEARTBEAT_S
-        if must_answer or cycle is not None or is_quiet:
+        if must_answer or cycle is not None:
             self._answer(cycle)
         if cycle is None:
             time.sleep(_IDLE_S)
@@ -215,16 +223,27 @@ class PlainConsumer:
 
     def _answer(self, cycle: Cycle | None) -> None:
         held = tuple(map(str, sorted(self._held)))
-        self._link.answer(
-            Answer(
-                host=self._number,
-                version=self._version,
-                lanes={self._number: held} if held else {},
-                positions={str(p): at for p, at in self._positions.items()},
-                cycles=(cycle,) if cycle else (),
-                at_ms=round(time.time() * 1000),
-            )
+        answer = Answer(
+            host=self._number,
+            version=self._version,
+            lanes={self._number: held} if held else {},
+            positions={str(p): at for p, at in self._positions.items()},
+            cycles=(cycle,) if cycle else (),
         )
+        with self._answering:
+            self._last = replace(answer, cycles=())
+            self._say(answer)
+
+    def _beat(self) -> None:
+        """A cycle may take long: meanwhile it says what it said last."""
+        while not self._ended.wait(HEARTBEAT_S / 4):
+            with self._answering:
+                if time.monotonic() - self._answered_s > HEARTBEAT_S:
+                    with suppress(KafkaException, BufferError):  # Kafka is away: the next one
+                        self._say(self._last)
+
+    def _say(self, answer: Answer) -> None:
+        self._link.answer(replace(answer, at_ms=round(time.time() * 1000)))
         self._answered_s = time.monotonic()
 
 

@@ -12,7 +12,7 @@ Who carries actions out, and where events come from, is the business of others.
 from __future__ import annotations
 
 import statistics
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 
@@ -26,6 +26,8 @@ from penstock.domain.lake.partition import Partition
 _CYCLES = 8
 # Cycles that a record may wait for.
 _GRACE = 2.0
+# Hosts that could not be had are not asked for again for so long, nor those of higher numbers.
+_SCARCE_S = 300.0
 
 
 class Phase(Enum):
@@ -63,6 +65,9 @@ class Controller:
         self._doubted: set[int] = set()
         self._is_stale = False
         self._is_alone = False
+        self._awaited: frozenset[int] = frozenset()
+        # Hosts that could not be had, and since when.
+        self._absent_s: dict[int, float] = {}
         self._started_s = now_s
         # From landing to landing, of late.
         self._cycles_s: deque[float] = deque(maxlen=_CYCLES)
@@ -93,7 +98,8 @@ class Controller:
         for number in alive:
             host = self.hosts.setdefault(number, Host(is_alive=False))
             if not host.is_alive:
-                host.is_alive = True
+                host.began()
+                self._absent_s.pop(number, None)
                 actions.append(self._ask(number, now_s))
                 if self.phase is not Phase.MANAGE:
                     self._enter(Phase.SYNCHRONISE, now_s)
@@ -159,12 +165,22 @@ class Controller:
         return actions
 
     def _loneliness(self) -> list[Action]:
-        """Said once, until somebody is there."""
+        """Said once, until somebody is there; and until those are there who must be asked."""
+        actions: list[Action] = []
         was_alone, self._is_alone = self._is_alone, not any(h.is_alive for h in self.hosts.values())
-        if was_alone or not self._is_alone:
-            return []
-        text = "nobody is heard of who could take a plan: is the pipeline running?"
-        return [Tell(text, is_warning=True)]
+        if self._is_alone and not was_alone:
+            text = "nobody is heard of who could take a plan: is the pipeline running?"
+            actions.append(Tell(text, is_warning=True))
+        before, self._awaited = (
+            self._awaited,
+            frozenset(n for n, h in self.hosts.items() if not (h.is_known or h.is_alive)),
+        )
+        if not self._is_alone and (unknown := self._awaited - before):
+            text = (
+                f"{_named(unknown)} must say what it holds before anything moves, and does not run"
+            )
+            actions.append(Tell(text, is_warning=True))
+        return actions
 
     def _start_again(self) -> list[Action]:
         """Those that do not run and are needed, be it only to let go of something; whoever starts
@@ -179,6 +195,12 @@ class Controller:
         """Hosts that the plan wants, and that do not run."""
         wanted = {self._host_of(lane) for lane in (self.wanted or {}).values()}
         return {n for n in wanted if n not in self.hosts or not self.hosts[n].is_alive}
+
+    def _stuck(self) -> set[int]:
+        """Hosts without which what is wanted cannot be reached: they are to have something, or to
+        let go of it, and do not run."""
+        held = {n for n, h in self.hosts.items() if not h.is_alive and (h.pending or h.may_hold)}
+        return held | self._missing()
 
     # --- synchronise: what do hosts hold? ------------------------------------------------------------
 
@@ -197,12 +219,9 @@ class Controller:
 
     def _ask_again(self, now_s: float) -> list[Action]:
         actions: list[Action] = []
-        missing = self._missing() if self.phase is Phase.MANAGE else set()
-        if missing and now_s - self._changed_s > TRIES * self._settings.answer_s:
-            names = ", ".join(map(str, sorted(missing)))
-            text = f"host {names} does not run; what it was to hold stays where it is"
-            actions.append(Tell(text, is_warning=True))
-            self._enter(Phase.SENTINEL, now_s)
+        stuck = self._stuck() if self.phase is Phase.MANAGE else set()
+        if stuck and now_s - self._changed_s > TRIES * self._settings.answer_s:
+            actions += self._without(stuck, now_s)
         for number, host in self.hosts.items():
             if host.asked_s is None or now_s - host.asked_s < self._settings.answer_s:
                 continue
@@ -219,6 +238,25 @@ class Controller:
                 actions.append(self._ask(number, now_s))
         return actions
 
+    def _without(self, stuck: set[int], now_s: float) -> list[Action]:
+        """They are not waited for any longer. What they may hold stays with them; what they were to
+        have, others have for now."""
+        assert self.wanted is not None
+        text = f"{_named(stuck)} does not run; what it may hold stays with it, others do the rest"
+        actions: list[Action] = [Tell(text, is_warning=True)]
+        for number in stuck:
+            self.hosts.setdefault(number, Host(is_alive=False)).is_absent = True
+            self._absent_s[number] = now_s
+        if others := [lane for lane in self.wanted.values() if self._host_of(lane) not in stuck]:
+            busy = Counter(others)
+            for partition, lane in self.wanted.items():
+                if self._host_of(lane) in stuck:
+                    self.wanted[partition] = least = min(busy, key=lambda n: (busy[n], n))
+                    busy[least] += 1
+            actions += self._manage(now_s)
+        self._enter(Phase.SENTINEL, now_s)
+        return actions
+
     # --- sentinel: is it still right? ----------------------------------------------------------------
 
     def _watch(self, view: View) -> list[Action]:
@@ -233,7 +271,7 @@ class Controller:
         ]
         self._warned = {warning.about for warning in decision.warnings}
         is_known = all(host.is_known for host in self.hosts.values())
-        if self._missing() or any(host.is_silent for host in self.hosts.values()):
+        if any(host.is_silent for host in self.hosts.values()):
             # What it may hold, or was to hold, cannot move: not again and again.
             is_known = is_known and view.since_change_s > TRIES * self._settings.answer_s
         is_anybody_there = any(host.is_alive for host in self.hosts.values())
@@ -248,14 +286,13 @@ class Controller:
         speeds = self._speeds()
         stored = self._stored_bytes()
         found = self._measurement.partitions if self._measurement else {}
-        # What comes within a cycle waits for its end; that is no lag.
-        usual_s = _GRACE * statistics.median(self._cycles_s or (0.0,))
         lag = {
-            Partition.parse(name): stored.get(name, 0.0)
-            * max(0.0, speed.end - self._positions[name] - usual_s * speed.records_per_s)
+            Partition.parse(name): stored.get(name, 0.0) * max(0, speed.end - self._positions[name])
             for name, speed in found.items()
             if name in self._positions
         }
+        # What comes within a cycle waits for its end: nothing is late by that.
+        usual_s = _GRACE * statistics.median(self._cycles_s or (0.0,))
         current = {
             partition: lane
             for host in self.hosts.values()
@@ -263,17 +300,20 @@ class Controller:
             for partition in map(Partition.parse, held)
             if partition in speeds
         }
-        most = self._settings.most_lanes
+        most = [self._settings.most_lanes]
+        most += [] if self._most_lanes is None else [self._most_lanes]
+        most += [n for n, at_s in self._absent_s.items() if now_s - at_s < _SCARCE_S]
         return View(
             now_s=now_s,
             since_change_s=now_s - self._changed_s,
             speeds=speeds,
             peaks={p: max(s for _, s in seen) for p, seen in self._peaks.items() if seen},
             lag_bytes=lag,
+            overdue_bytes={p: max(0.0, size - usual_s * speeds[p]) for p, size in lag.items()},
             current=current,
             capacities=self.capacities.of_lanes(),
             capacity=self.capacities.usual,
-            most_lanes=most if self._most_lanes is None else min(most, self._most_lanes),
+            most_lanes=max(1, min(most)),
         )
 
     def _stored_bytes(self) -> dict[str, float]:
@@ -307,7 +347,7 @@ class Controller:
             at_s=view.now_s,
             trigger=decision.trigger,
             reason=decision.reason,
-            assignment=self.wanted,
+            assignment=decision.assignment,
             lanes=len(lanes),
             moves=len(moved),
             moved_bytes_per_s=sum(view.speeds.get(p, 0.0) for p in moved),
@@ -329,10 +369,18 @@ class Controller:
             elsewhere = {
                 p for n, other in self.hosts.items() if n != number for p in other.may_hold
             }
+            # One that does not run is given nothing: who knows whether it ever will.
+            may_take = None if host.is_alive else host.may_hold
             now = {
                 lane: free
                 for lane, held in part.items()
-                if (free := tuple(p for p in held if p not in elsewhere))
+                if (
+                    free := tuple(
+                        p
+                        for p in held
+                        if p not in elsewhere and (may_take is None or p in may_take)
+                    )
+                )
             }
             for lane, held in host.present.items():
                 # Somebody is to read them until the other one runs.
@@ -381,3 +429,7 @@ class Controller:
         if phase is not self.phase:
             self.phase = phase
             self.transitions.append((now_s, phase))
+
+
+def _named(hosts: Collection[int]) -> str:
+    return f"host {', '.join(map(str, sorted(hosts)))}"

@@ -24,8 +24,10 @@ class Host:
     asked_s: float | None = None
     tries: int = 0
     is_alive: bool = True
-    # It said what it holds since this controller began.
+    # It said what it holds since this controller began, and no command is between.
     is_known: bool = False
+    # It should run, and did not for so long that nobody waits for it any more.
+    is_absent: bool = False
 
     @property
     def told_version(self) -> int:
@@ -47,14 +49,18 @@ class Host:
 
     @property
     def is_silent(self) -> bool:
-        """It was asked often enough."""
-        return self.tries >= TRIES
+        """It was asked, or waited for, often enough."""
+        return self.is_absent or self.tries >= TRIES
 
     def said(self, answer: Answer) -> None:
         self.holds = {lane: held for lane, held in answer.lanes.items() if held}
         self.said_version = answer.version
         self.pending = {v: told for v, told in self.pending.items() if v > answer.version}
-        self.is_known = True
+        # Of commands between what it says and the last one, some may be known to nobody any more.
+        self.is_known = self.is_known or not self.pending
+
+    def began(self) -> None:
+        self.is_alive, self.is_absent = True, False
 
     def ended(self) -> None:
         """What it may hold stays: it may have landed half of it, and ends that when it is back."""

@@ -23,8 +23,13 @@ class LogSizes:
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self.problem: str | None = None
-        self._options = _options(config)
+        self._options: dict[str, Any] | None = None
         self._client: Any = None
+        try:
+            self._options = _options(config)
+        except OSError as error:  # such as certificates in a directory, which only librdkafka reads
+            self.problem = f"the client that asks for it cannot use the certificates: {error}"
+            return
         if self._options is None:
             self.problem = f"the client that asks for it cannot do {config.get('sasl.mechanism')}"
 

@@ -1,19 +1,21 @@
 """A pipeline on Kubernetes, as manifests: driver, what it may do, its executors' template. Pure.
 
 The driver asks for executors and gives them back as the plan says (S2, 4.4.7.2); so it may make and
-remove pods in its namespace, and nothing else. Lake and checkpoint lie on a volume that all mount.
+remove pods in its namespace, and nothing else. Lake and checkpoint lie on a volume that all mount,
+and what is secret in a client.properties, with the certificates that it names, in a Secret.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock import specs
+from penstock.domain.errors import BadInput
 from penstock.domain.lake.pipeline import Pipeline
 
 Manifest = dict[str, Any]
-_CONFIG, _LAKE = "/etc/penstock", "/lake"
+_CONFIG, _SECRET, _LAKE = "/etc/penstock", "/etc/penstock-secret", "/lake"
 _DRIVER_PORT, _BLOCK_PORT, _METRICS_PORT = 7078, 7079, 9400
 _USER = 185  # of Spark's own images
 
@@ -26,22 +28,38 @@ class Place:
     namespace: str = "default"
     # An existing claim that can be mounted by many at once.
     claim: str = "lake"
+    # An existing Secret with a client.properties in it.
+    secret: str | None = None
     driver_memory_mb: int = 3072
     executor_memory_mb: int = 2048
 
 
-def manifests(pipeline: Pipeline, pipeline_yaml: str, place: Place) -> list[Manifest]:
-    """In the order in which they are applied."""
+def manifests(pipeline: Pipeline, place: Place) -> list[Manifest]:
+    """In the order in which they are applied. `pipeline` stands by itself: no other files."""
     name = f"penstock-{pipeline.name.lower().replace('_', '-')}"
     labels = {"app.kubernetes.io/name": "penstock", "app.kubernetes.io/instance": name}
     return [
         _account(name, labels, place),
         _role(name, labels, place),
         _binding(name, labels, place),
-        _config(name, labels, place, pipeline_yaml),
+        _config(name, labels, place, placed(pipeline, place)),
         _service(name, labels, place),
         _driver(name, labels, place),
     ]
+
+
+def placed(pipeline: Pipeline, place: Place) -> Pipeline:
+    """As it is in a container: what it keeps is on the volume, what is secret in the Secret."""
+    properties = None
+    if pipeline.client_properties is not None:
+        if place.secret is None:
+            raise BadInput(
+                "client_properties: its content is not printed",
+                "put it into a Secret (kubectl create secret generic NAME --from-file="
+                "client.properties) and give --secret NAME",
+            )
+        properties = f"{_SECRET}/client.properties"
+    return replace(pipeline, lake=_LAKE, checkpoint=None, client_properties=properties)
 
 
 def _meta(name: str, labels: dict[str, str], place: Place) -> dict[str, Any]:
@@ -81,13 +99,13 @@ def _binding(name: str, labels: dict[str, str], place: Place) -> Manifest:
     }
 
 
-def _config(name: str, labels: dict[str, str], place: Place, pipeline_yaml: str) -> Manifest:
+def _config(name: str, labels: dict[str, str], place: Place, pipeline: Pipeline) -> Manifest:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": _meta(name, labels, place),
         "data": {
-            "pipeline.yaml": pipeline_yaml,
+            "pipeline.yaml": specs.dump_yaml(pipeline),
             "executor.yaml": specs.dump_yaml(executor_template(place)),
         },
     }
@@ -104,12 +122,25 @@ def executor_template(place: Place) -> Manifest:
                 {
                     "name": "executor",
                     "image": place.image,
-                    "volumeMounts": [{"name": "lake", "mountPath": _LAKE}],
+                    "volumeMounts": _mounts(place),
                 }
             ],
-            "volumes": [{"name": "lake", "persistentVolumeClaim": {"claimName": place.claim}}],
+            "volumes": _volumes(place),
         },
     }
+
+
+def _mounts(place: Place) -> list[Manifest]:
+    """Of driver and executors: certificates are read by every lane."""
+    lake: Manifest = {"name": "lake", "mountPath": _LAKE}
+    secret: Manifest = {"name": "secret", "mountPath": _SECRET, "readOnly": True}
+    return [lake, secret] if place.secret else [lake]
+
+
+def _volumes(place: Place) -> list[Manifest]:
+    lake: Manifest = {"name": "lake", "persistentVolumeClaim": {"claimName": place.claim}}
+    secret: Manifest = {"name": "secret", "secret": {"secretName": place.secret}}
+    return [lake, secret] if place.secret else [lake]
 
 
 def _service(name: str, labels: dict[str, str], place: Place) -> Manifest:
@@ -163,7 +194,7 @@ def _driver(name: str, labels: dict[str, str], place: Place) -> Manifest:
         "resources": {"requests": {"cpu": "1", "memory": memory}, "limits": {"memory": memory}},
         "volumeMounts": [
             {"name": "config", "mountPath": _CONFIG, "readOnly": True},
-            {"name": "lake", "mountPath": _LAKE},
+            *_mounts(place),
         ],
     }
     return {
@@ -185,7 +216,7 @@ def _driver(name: str, labels: dict[str, str], place: Place) -> Manifest:
                     "containers": [container],
                     "volumes": [
                         {"name": "config", "configMap": {"name": name}},
-                        {"name": "lake", "persistentVolumeClaim": {"claimName": place.claim}},
+                        *_volumes(place),
                     ],
                 },
             },

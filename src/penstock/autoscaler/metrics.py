@@ -104,7 +104,7 @@ class _Now(Collector):
             return
         for name, text, values in (
             ("write_bytes_per_second", "Bytes/s written to a partition.", view.speeds),
-            ("lag_bytes", "Bytes that wait longer than a cycle takes.", view.lag_bytes),
+            ("lag_bytes", "Bytes that are not landed yet.", view.lag_bytes),
             ("plan_lane", "The lane that a partition is read by.", view.current),
         ):
             labels = ["pipeline", "topic", "partition"]

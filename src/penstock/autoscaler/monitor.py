@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from penstock.autoscaler.log_sizes import LogSizes
@@ -12,6 +12,10 @@ from penstock.domain.autoscaling import Measurement, PartitionSpeed
 from penstock.domain.lake.partition import Partition
 from penstock.domain.lake.pipeline import Pipeline
 from penstock.pipeline.lake.brokers import Brokers
+
+# Brokers that are slow to answer are asked less often: an answer is taken if it took no more than
+# this share of the time since the last one.
+_VAGUE = 0.2
 
 
 class Monitor:
@@ -24,6 +28,9 @@ class Monitor:
         self._speeds: dict[Partition, WriteSpeed] = {}
         self._told: dict[Partition, PartitionSpeed] = {}
         self._partitions: set[Partition] = set()
+        # A topic that was there may be deleted; one that never was is a mistake in the file.
+        self._known_topics: set[str] = set()
+        self._sampled_s = float("-inf")
         self._discovered_s = float("-inf")
         self._problem: str | None = None
 
@@ -35,10 +42,15 @@ class Monitor:
         before, self._problem = self._problem, self._sizes.problem
         return self._problem if before is None else None
 
+    def knows(self, partitions: Iterable[str]) -> None:
+        """That they were there once."""
+        self._known_topics |= {Partition.parse(name).topic for name in partitions}
+
     def look(self) -> Measurement | None:
-        """None until there is a speed. `Away` if no broker answers."""
+        """None if there is nothing new to tell. `Away` if no broker answers."""
         if time.monotonic() - self._discovered_s >= self._pipeline.discover_s:
-            self._partitions, _ = self._brokers.discover(self._pipeline, self._known_topics())
+            self._partitions, _ = self._brokers.discover(self._pipeline, self._known_topics)
+            self._known_topics |= {partition.topic for partition in self._partitions}
             self._discovered_s = time.monotonic()
             for gone in self._speeds.keys() - self._partitions:
                 del self._speeds[gone]
@@ -47,11 +59,13 @@ class Monitor:
         asked_s = time.monotonic()
         marks = self._brokers.marks(self._partitions)
         took_s = time.monotonic() - asked_s
-        if took_s < PERIOD_S:  # else nobody knows when it was so
-            for partition, mark in marks.items():
-                watched = self._speeds.setdefault(partition, WriteSpeed())
-                at_s = asked_s + took_s / 2
-                watched.add(Sample(at_s, mark.low, mark.high, sizes.get(partition)))
+        if took_s > max(PERIOD_S, _VAGUE * (asked_s - self._sampled_s)):
+            return None  # nobody knows when in that time it was so
+        self._sampled_s = asked_s
+        for partition, mark in marks.items():
+            watched = self._speeds.setdefault(partition, WriteSpeed())
+            at_s = asked_s + took_s / 2
+            watched.add(Sample(at_s, mark.low, mark.high, sizes.get(partition)))
         for partition in self._partitions:
             # One that has no leader just now keeps what is known of it.
             watched = self._speeds.setdefault(partition, WriteSpeed())
@@ -65,6 +79,3 @@ class Monitor:
             return None
         told = {str(partition): speed for partition, speed in self._told.items()}
         return Measurement(at_ms=round(time.time() * 1000), partitions=told)
-
-    def _known_topics(self) -> set[str]:
-        return {partition.topic for partition in self._partitions}

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -43,6 +44,8 @@ _IN_USE = BadInput.exit_code
 # One that is at work is heard of within this.
 _LISTEN_S = 1.5 * HEARTBEAT_S
 _LOOK_S = 0.1
+# How often a controller that has nothing to say finds out whether another one has begun.
+_CHECK_S = 10.0
 _PAUSE_S = 5.0
 
 
@@ -123,9 +126,13 @@ class ProcessKeeper:
             what = ["autoscaler", "consumer", str(self._file), "--number", str(number)]
             self._dismissed.discard(number)
             self._started_s[number] = time.monotonic()
-            self._processes[number] = subprocess.Popen(
-                [sys.executable, "-m", "penstock.cli.main", *what]
-            )
+            try:
+                self._processes[number] = subprocess.Popen(
+                    [sys.executable, "-m", "penstock.cli.main", *what]
+                )
+            except OSError as error:  # of memory or processes there are too few: it is tried again
+                text = f"consumer {number} cannot be started: {error.strerror}"
+                self._tell(Tell(text, is_warning=True))
 
     def retire(self, used: Collection[int]) -> None:
         """The others hold nothing any more, so they may be ended at once."""
@@ -174,7 +181,9 @@ def run(
     speeds = SpeedsLink(topics)
     commands, answers = link.past()
     controller.on_past(commands, answers)
-    next_look_s = time.monotonic()
+    for lanes in (*(c.lanes for c in commands.values()), *(a.lanes for a in answers.values())):
+        monitor.knows(name for held in lanes.values() for name in held)
+    next_look_s, next_check_s = time.monotonic(), time.monotonic() + _CHECK_S
     # The first one; of an earlier life, some may still be at work.
     starts_s = time.monotonic() + (_LISTEN_S if commands else 0.0)
     pretended = {0} if is_dry else set()
@@ -194,13 +203,17 @@ def run(
                 next_look_s = time.monotonic() + PERIOD_S
                 actions += _look(controller, monitor, speeds, tell)
             actions += controller.on_tick(time.monotonic())
+            if time.monotonic() >= next_check_s and not is_dry:
+                next_check_s = time.monotonic() + _CHECK_S
+                actions.append(Send(0, Command(verb="tell")))
             if is_dry:
                 pretended |= _pretend(actions, controller, tell)
             else:
                 _carry_out(actions, link, keeper, tell)
     except (KeyboardInterrupt, SystemExit):  # Ctrl-C, SIGTERM
         if keeper.is_owner and not is_dry:
-            link.send([Send(host, Command(verb="end")) for host in keeper.alive()])
+            with suppress(KafkaException):  # it may be ended because Kafka is
+                link.send([Send(host, Command(verb="end")) for host in keeper.alive()])
         raise
     finally:
         link.close()
@@ -228,12 +241,14 @@ def _look(
 
 def _carry_out(actions: list[Action], link: ControllerLink, keeper: Keeper, tell: OnEvent) -> None:
     for action in actions:
-        if isinstance(action, Start):
-            keeper.start(action.hosts)
-        elif isinstance(action, Event):
+        if isinstance(action, Event):
             tell(action)
+    # First, as one that is superseded ends here, and starts nobody any more.
     if sends := [action for action in actions if isinstance(action, Send)]:
         link.send(sends)
+    for action in actions:
+        if isinstance(action, Start):
+            keeper.start(action.hosts)
     for action in actions:
         if isinstance(action, Decided):
             tell(Commanded(time.monotonic() - action.at_s))
@@ -280,7 +295,7 @@ def run_for_good(
             run(controller, monitor, topics, keeper, ended=ended, tell=tell, is_dry=is_dry)
         except (Superseded, BadInput):
             raise
-        except (PenstockError, KafkaException) as error:
+        except (PenstockError, KafkaException, OSError, ValueError) as error:
             tell(Tell(f"the plan stays as it is: {error}", is_warning=True))
             ended.wait(_PAUSE_S)
 

@@ -20,7 +20,9 @@ class View:
     speeds: Mapping[Partition, float]
     # The highest of each since `scale_in_s`: what comes and goes is not scaled in for.
     peaks: Mapping[Partition, float]
+    # What is not landed yet; and what of it waits longer than a cycle takes.
     lag_bytes: Mapping[Partition, float]
+    overdue_bytes: Mapping[Partition, float]
     current: Mapping[Partition, int]
     # What lanes can do, of those that were seen at their limit; and of any other.
     capacities: Mapping[int, float]

@@ -17,7 +17,6 @@ from penstock.autoscaler.metrics import Metrics
 from penstock.autoscaler.run import Keeper, PipelineKeeper, ProcessKeeper, run_for_good
 from penstock.cli import events, options, output
 from penstock.domain.errors import BadInput
-from penstock.domain.lake.pipeline import Pipeline
 from penstock.pipeline.lake import resolve
 from penstock.pipeline.lake.metrics import serve
 
@@ -59,7 +58,7 @@ def run(
         serve(registry, metrics_port)
     tell = events.to_all(events.show_json if as_json else events.show, metrics.add)
     topics = Topics(wanted.name, config, most_hosts=settings.most_lanes if consumers else 1)
-    topics.make()
+    topics.make(output.warn)
     keeper: Keeper = ProcessKeeper(file, tell) if consumers else PipelineKeeper()
     is_succeeded = False
     try:
@@ -79,7 +78,7 @@ def run(
     except (KeyboardInterrupt, SystemExit):  # Ctrl-C, SIGTERM
         what = "The plan holds without it"
         if consumers and not dry_run:
-            what = "Its consumers have ended"
+            what = "Its consumers end with their cycle"
         sentence = f"Stopped. {what}."
         if as_json:
             output.emit_json_line({"event": "end", "outcome": sentence})
@@ -120,11 +119,11 @@ def consumer(file: Path, number: int) -> None:
 @_file
 @click.option("--image", required=True, help="A container image with Penstock and Spark in it.")
 @click.option("--namespace", default="default", help="Where it is to run.")
-@click.option("--claim", default="lake", help="A volume claim that driver and executors mount.")
-def render(file: Path, image: str, namespace: str, claim: str) -> None:
+@click.option("--claim", default="lake", help="A volume claim for the lake; all pods mount it.")
+@click.option("--secret", help="A Secret that has the client.properties, if FILE names one.")
+def render(file: Path, image: str, namespace: str, claim: str, secret: str | None) -> None:
     """Print what Kubernetes needs to run FILE: driver, rights, executors' template."""
-    wanted = specs.load(file, Pipeline)
-    place = Place(image=image, namespace=namespace, claim=claim)
-    for manifest in manifests(wanted, file.read_text(), place):
+    place = Place(image=image, namespace=namespace, claim=claim, secret=secret)
+    for manifest in manifests(resolve.load(file), place):
         click.echo("---")
         click.echo(specs.dump_yaml(manifest), nl=False)

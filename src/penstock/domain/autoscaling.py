@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
+from penstock.domain.lake.partition import Partition
 from penstock.domain.lake.report import LaneReport
-from penstock.domain.value import Bound, Doc, Value
+from penstock.domain.value import Bound, Doc, FieldError, Value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +97,10 @@ class Command(Value):
         Mapping[int, tuple[str, ...]], Doc("lane → its partitions; other lanes of the host: none")
     ] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_names(self.lanes)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Cycle(Value):
@@ -140,3 +145,16 @@ class Answer(Value):
     cycles: tuple[Cycle, ...] = ()
     most_lanes: Annotated[int | None, Doc("more it cannot have just now")] = None
     at_ms: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_names({**self.lanes, -1: tuple(self.positions)})
+
+
+def _check_names(lanes: Mapping[int, tuple[str, ...]]) -> None:
+    for lane, held in lanes.items():
+        for name in held:
+            try:
+                Partition.parse(name)
+            except ValueError as error:
+                raise FieldError(f"lanes.{lane}", name, str(error)) from None

@@ -16,7 +16,13 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable
 from itertools import combinations, count
 
-from penstock.autoscaler.packing.problem import ROUNDING, Assignment, Problem, fewest_lanes
+from penstock.autoscaler.packing.problem import (
+    CLEARLY,
+    ROUNDING,
+    Assignment,
+    Problem,
+    fewest_lanes,
+)
 from penstock.autoscaler.packing.registry import algorithm, packs
 
 # What may be pushed away to make room, and by that in turn: how many are tried at each step.
@@ -187,7 +193,7 @@ class Lanes:
             if home >= 0:
                 self.put(i, home)
         for lane in list(self.members):
-            if self.room[lane] < 0 and len(self.members[lane]) > 1:
+            if self.room[lane] < -self.problem.headroom * self.problem.capacity_of(lane):
                 evicted = self._evicted(lane)
                 pending += evicted
                 for i in evicted:
@@ -195,21 +201,33 @@ class Lanes:
         return pending
 
     def _evicted(self, lane: int) -> list[int]:
-        """The least load whose leaving makes it fit; one that is faster than the lane stays alone."""
-        members = self.members[lane]
+        """The least load whose leaving makes it fit; one that is faster than the lane goes if it
+        fits on another or a new one can do clearly more, and else stays alone."""
+        members, capacity = self.members[lane], self.problem.capacity_of(lane)
         largest = max(members, key=lambda i: self.size[i])
-        if self.size[largest] > self.problem.capacity_of(lane):
+        if self.size[largest] <= capacity + self._slack:
+            return list(self.least_set(lane, -self.room[lane], lambda i: self.size[i])[0])
+        is_better_anew = self.problem.capacity >= CLEARLY * capacity
+        if not (is_better_anew or self.by_room[-1][0] >= self.size[largest]):
             return [i for i in members if i != largest]
-        return list(self.least_set(lane, -self.room[lane], lambda i: self.size[i])[0])
+        # The others may stay, as far as they fit.
+        gone, left = [largest], -self.room[lane] - self.size[largest]
+        for i in sorted(members, key=lambda i: -self.size[i]):
+            if left > 0 and i != largest:
+                gone.append(i)
+                left -= self.size[i]
+        return gone
 
     def open_for(self, item: int) -> None:
-        home = self.home[item]
-        lane = home if home >= 0 and home not in self.members else self.lowest_free()
+        lane = self.home[item]
+        if lane < 0 or lane in self.members or not self._suits(item, lane):
+            lane = next(n for n in count() if n not in self.members and self._suits(item, n))
         self.open(lane)
         self.put(item, lane)
 
-    def lowest_free(self) -> int:
-        return next(lane for lane in count() if lane not in self.members)
+    def _suits(self, item: int, lane: int) -> bool:
+        """What is faster than any lane is to have one that is no slower than usual."""
+        return self.problem.capacity_of(lane) >= min(self.size[item], self.problem.capacity)
 
     def empty_lanes(self, fewest: int, price: Price) -> None:
         """While a lane can be emptied for less than it is worth."""
@@ -348,8 +366,8 @@ def relabelled(problem: Problem) -> Lanes | None:
     def suits(group: int, lane: int) -> bool:
         # As much tolerance as each of them had when it was packed.
         rounding = ROUNDING * problem.capacity * len(groups[group])
-        is_enough = loads[group] <= problem.capacity_of(lane) + rounding
-        return lane not in lanes.members and (is_enough or len(groups[group]) == 1)
+        needed = loads[group] if len(groups[group]) > 1 else min(loads[group], problem.capacity)
+        return lane not in lanes.members and needed <= problem.capacity_of(lane) + rounding
 
     numbers: dict[int, int] = {}
     for (group, lane), _ in sorted(overlap.items(), key=lambda pair: (-pair[1], pair[0])):

@@ -11,6 +11,8 @@ from penstock.domain.lake.partition import Partition
 Assignment = dict[Partition, int]
 # Sums of speeds are compared with this much tolerance, as a share of a capacity.
 ROUNDING = 1e-9
+# A lane that can do so much more than another is worth a move for a partition too fast for that.
+CLEARLY = 1.2
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,8 @@ class Problem:
     # The moved load, in capacities, that it is worth to save a lane, for every percent of lanes
     # above the fewest.
     lane_worth: float = math.inf
+    # What is on a lane already may stay up to this share above its capacity.
+    headroom: float = 0.0
 
     def __post_init__(self) -> None:
         if not (self.capacity > 0 and all(c > 0 for c in self.capacities.values())):

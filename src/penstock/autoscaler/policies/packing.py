@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from penstock.autoscaler.packing import Assignment, Problem, algorithm
 from penstock.autoscaler.packing.balance import balance
-from penstock.autoscaler.packing.problem import lanes_of, moved_load
+from penstock.autoscaler.packing.problem import CLEARLY, lanes_of, moved_load
 from penstock.autoscaler.policies.registry import decides
 from penstock.autoscaler.view import Caution, Decision, Trigger, View, counted, rate_text
 from penstock.domain.autoscaling import Autoscaling
@@ -48,14 +48,15 @@ class Packing:
     def _need(self, view: View) -> dict[Partition, float]:
         """What is written, and what is waiting within the time it may take."""
         drain_s = self._settings.drain_s
-        return {p: s + view.lag_bytes.get(p, 0.0) / drain_s for p, s in view.speeds.items()}
+        return {p: s + view.overdue_bytes.get(p, 0.0) / drain_s for p, s in view.speeds.items()}
 
     def _need_of(self, view: View, lane: int) -> float:
         need = self._need(view)
         return sum(need.get(p, 0.0) for p, held in view.current.items() if held == lane)
 
     def _too_full(self, view: View) -> int | None:
-        """The fullest lane above the limit; not one that a single partition fills, alone."""
+        """The fullest lane above the limit; not one that a single partition fills, alone, unless
+        others can usually do clearly more."""
         need = self._need(view)
         shares: dict[int, float] = {}
         busy: dict[int, int] = {}
@@ -66,7 +67,8 @@ class Packing:
         over = {
             lane: share
             for lane, share in shares.items()
-            if share > self._settings.exceeded_at and busy[lane] > 1
+            if share > self._settings.exceeded_at
+            and (busy[lane] > 1 or view.capacity >= CLEARLY * view.capacity_of(lane))
         }
         return max(over, key=lambda lane: over[lane], default=None)
 
@@ -78,6 +80,7 @@ class Packing:
             capacities={lane: share * can for lane, can in view.capacities.items()},
             current={p: lane for p, lane in view.current.items() if p in need},
             lane_worth=math.inf if worth is None else worth,
+            headroom=self._settings.headroom,
         )
 
     # --- what follows --------------------------------------------------------------------------------
@@ -91,19 +94,31 @@ class Packing:
         most = min(view.most_lanes, self._settings.most_lanes)
         if lanes_of(found) > most or max(found.values(), default=0) >= most:
             wanted = lanes_of(found)
-            found = self._settled(view, balance(problem, most))
+            found = self._settled(view, need, balance(problem, most))
             if wanted > most:
                 text = f"{wanted} lanes are needed and {most} can be had: lag will grow"
                 warnings += (Caution("lanes", text),)
         return _decision(view, problem, found, trigger, reason, warnings)
 
-    def _settled(self, view: View, found: Assignment) -> Assignment:
+    def _settled(
+        self, view: View, need: Mapping[Partition, float], found: Assignment
+    ) -> Assignment:
         """The present one, unless this is clearly better: lanes that are all too full would
         otherwise pass partitions on and on."""
         present = {p: lane for p, lane in view.current.items() if p in found}
         is_whole = present.keys() == found.keys() and max(present.values()) <= max(found.values())
-        is_better = _fullest(view, present) > (1 + _UNEVEN) * _fullest(view, found)
+        is_better = self._is_more_even(view, need, present, found)
         return present if is_whole and not is_better else found
+
+    def _is_more_even(
+        self, view: View, need: Mapping[Partition, float], before: Assignment, after: Assignment
+    ) -> bool:
+        """By what is written; by what is waiting only now and then, for that is soon another."""
+        is_due = view.since_change_s >= self._settings.drain_s
+        return any(
+            _fullest(view, loads, before) > (1 + _UNEVEN) * _fullest(view, loads, after)
+            for loads in ((view.speeds, need) if is_due else (view.speeds,))
+        )
 
     def _fewer(self, view: View) -> Decision | None:
         """Only if it saves a lane, also at the highest speeds of late."""
@@ -117,7 +132,8 @@ class Packing:
 
     def _balanced(self, view: View, lanes: int) -> Decision | None:
         """As many as were asked for; moved only if some lane has clearly more than its share."""
-        problem = self._problem(view, self._need(view))
+        need = self._need(view)
+        problem = self._problem(view, need)
         found = balance(problem, min(lanes, view.most_lanes))
         if problem.speeds.keys() - problem.current.keys():
             reason = "a partition had no lane"
@@ -125,18 +141,22 @@ class Packing:
         if max(view.current.values(), default=0) >= lanes:
             reason = f"only {lanes} lanes are wanted"
             return _decision(view, problem, found, Trigger.SCALE_IN, reason)
-        before, after = _fullest(view, view.current), _fullest(view, found)
+        fullest = _fullest(view, need, view.current)
         is_due = view.since_change_s >= self._settings.scale_in_s
-        if before <= (1 + _UNEVEN) * after or not (is_due or before > self._settings.exceeded_at):
+        if not (is_due or fullest > self._settings.exceeded_at):
             return None
-        reason = f"the fullest lane had {100 * before:.0f} % of what it can do"
+        if not self._is_more_even(view, need, dict(view.current), found):
+            return None
+        reason = f"the fullest lane had {100 * fullest:.0f} % of what it can do"
         return _decision(view, problem, found, Trigger.UNEVEN, reason)
 
 
-def _fullest(view: View, assignment: Mapping[Partition, int]) -> float:
+def _fullest(
+    view: View, loads: Mapping[Partition, float], assignment: Mapping[Partition, int]
+) -> float:
     shares: dict[int, float] = {}
     for partition, lane in assignment.items():
-        load = view.speeds.get(partition, 0.0) / view.capacity_of(lane)
+        load = loads.get(partition, 0.0) / view.capacity_of(lane)
         shares[lane] = shares.get(lane, 0.0) + load
     return max(shares.values(), default=0.0)
 

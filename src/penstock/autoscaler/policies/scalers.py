@@ -22,6 +22,7 @@ class Scaler:
     def __init__(self, settings: Autoscaling) -> None:
         self._settings = settings
         self._looked_s = float("-inf")
+        self._changed_s = float("-inf")
 
     def decide(self, view: View) -> Decision | None:
         if not view.speeds:
@@ -34,14 +35,22 @@ class Scaler:
         most = min(view.most_lanes, len(view.speeds))
         lanes, reason = self.wanted(view, now)
         lanes = max(1, min(most, lanes))
+        if now and lanes != now and view.now_s - self._changed_s < self.pause_s(lanes > now):
+            lanes = now
         if lanes == now and not is_new:
             return None
+        if lanes != now:
+            self._changed_s = view.now_s
         found = assign_sticky(view.speeds.keys(), lanes, view.current)
         trigger = Trigger.UNASSIGNED if is_new else Trigger.RULE
         return Decision(found, trigger, f"{reason}: {lanes} lanes instead of {now}.")
 
     def wanted(self, view: View, now: int) -> tuple[int, str]:
         raise NotImplementedError
+
+    def pause_s(self, is_up: bool) -> float:
+        """After a change, until the next one in that direction."""
+        return 0.0
 
 
 @decides("hpa")
@@ -51,21 +60,20 @@ class Hpa(Scaler):
     period_s = 30.0
     _UP_S, _DOWN_S = 180.0, 300.0
 
-    def __init__(self, settings: Autoscaling) -> None:
-        super().__init__(settings)
-        self._changed_s = float("-inf")
-
     def wanted(self, view: View, now: int) -> tuple[int, str]:
-        # What consumers do is the metric: never more than they can.
-        done = sum(min(load, view.capacity_of(lane)) for lane, load in view.loads.items())
+        # What consumers do is the metric: never more than they can, and all of that while they
+        # have something to catch up with.
+        behind = {lane for p, lane in view.current.items() if view.overdue_bytes.get(p)}
+        done = sum(
+            view.capacity_of(lane) if lane in behind else min(load, view.capacity_of(lane))
+            for lane, load in view.loads.items()
+        )
         target = self._settings.plan_at * view.capacity
-        lanes = math.ceil(done / target)
-        since_s = view.now_s - self._changed_s
-        if now and since_s < (self._UP_S if lanes > now else self._DOWN_S):
-            lanes = now
-        if lanes != now:
-            self._changed_s = view.now_s
-        return lanes, f"{rate_text(done)} done, {rate_text(target)} per lane aimed at"
+        reason = f"{rate_text(done)} done, {rate_text(target)} per lane aimed at"
+        return math.ceil(done / target), reason
+
+    def pause_s(self, is_up: bool) -> float:
+        return self._UP_S if is_up else self._DOWN_S
 
 
 @decides("lag")
@@ -83,6 +91,8 @@ class Lag(Scaler):
     def wanted(self, view: View, now: int) -> tuple[int, str]:
         lag = sum(view.lag_bytes.values())
         threshold = self._THRESHOLD_S * view.capacity
+        if not self._asked:  # as the HPA does: as many as there are, was asked for
+            self._asked.append((view.now_s, now))
         self._asked.append((view.now_s, math.ceil(lag / threshold)))
         while self._asked[0][0] < view.now_s - self._DOWN_S:
             self._asked.popleft()

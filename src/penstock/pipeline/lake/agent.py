@@ -46,8 +46,9 @@ class Agent:
     ) -> None:
         self._memory, self._link, self._executors, self._warn = memory, link, executors, warn
         self._idle_s = cycle_s + _IDLE_S
-        self._landed: deque[Landed] = deque()
-        self._last_ms: int | None = None
+        # Each with its time by a clock that nobody sets.
+        self._landed: deque[tuple[Landed, float]] = deque()
+        self._last_s: float | None = None
         self._positions: dict[str, int] = {}
         self._plan = memory.plan()
         # What lanes hold as far as is known: by an acknowledged plan, or as they were seen.
@@ -68,6 +69,8 @@ class Agent:
 
     def start(self) -> None:
         """What was commanded while the pipeline was away holds from its first micro-batch on."""
+        if self._plan is not None:
+            self._executors.ask_for(_busy(self._plan))
         last = self._link.past()
         if last is not None:
             self._hold(last)
@@ -80,7 +83,7 @@ class Agent:
 
     def tell(self, landed: Landed) -> None:
         """A micro-batch is landed; called by the query."""
-        self._landed.append(landed)
+        self._landed.append((landed, time.monotonic()))
 
     def _run(self) -> None:
         is_warned = False
@@ -88,7 +91,7 @@ class Agent:
             try:
                 self._turn()
                 is_warned = False
-            except (PenstockError, KafkaException, Py4JError) as error:
+            except (PenstockError, KafkaException, Py4JError, OSError, ValueError) as error:
                 if not is_warned:
                     self._warn(f"the pipeline goes on with its last plan: {error}")
                 is_warned = True
@@ -115,8 +118,9 @@ class Agent:
             return
         wanted = max(command.lanes, default=-1) + 1
         lanes = tuple(command.lanes.get(lane, ()) for lane in range(wanted)) or ((),)
+        if self._coming is None:  # another one that it waits for does not make it wait anew
+            self._coming_s = time.monotonic()
         self._coming = Plan(version=command.version, lanes=lanes)
-        self._coming_s = time.monotonic()
         self._executors.ask_for(_busy(self._coming))
 
     def _start_plan(self) -> None:
@@ -126,10 +130,10 @@ class Agent:
         if there < wanted:
             if time.monotonic() - self._coming_s < _START_S:
                 return
-            self._scarce = there, time.monotonic()
+            self._scarce = max(1, there), time.monotonic()
             self._warn(f"{wanted} lanes are wanted, and the cluster gives {there}")
+        self._memory.write_plan(self._coming)  # it may fail, and is tried again
         self._plan, self._coming = self._coming, None
-        self._memory.write_plan(self._plan)
         self._written_s = time.monotonic()
 
     def _acknowledge_if_idle(self) -> bool:
@@ -169,10 +173,10 @@ class Agent:
     def _cycles(self) -> list[Cycle]:
         cycles = []
         while self._landed:
-            one = self._landed.popleft()
+            one, at_s = self._landed.popleft()
             self._landed_s = time.monotonic()
-            took_s = 0.0 if self._last_ms is None else (one.at_ms - self._last_ms) / 1000
-            self._last_ms = one.at_ms
+            took_s = 0.0 if self._last_s is None else at_s - self._last_s
+            self._last_s = at_s
             for lane in one.report.lanes:
                 if self._plan is None:
                     self._saw(lane)

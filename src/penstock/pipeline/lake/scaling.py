@@ -26,11 +26,11 @@ def scaled(
         return
     job = prepared.job
     topics = Topics(job.pipeline.name, job.config, most_hosts=1)
-    topics.make()
 
     def warn(text: str) -> None:
         tell(Tell(text, is_warning=True))
 
+    topics.make(warn)
     wanted = job.pipeline
     cycle_s = wanted.lane_seconds + wanted.every_s
     agent = Agent(job.memory, HostLink(topics, 0), Executors(spark), cycle_s, warn)
