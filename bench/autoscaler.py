@@ -5,8 +5,9 @@ more than so many bytes/s, so a lane is really saturable, whatever the machine h
 in which it was are counted. The load is skewed and shifts suddenly: a quarter of the partitions is
 hot, every 75 s others are, and the whole rises and falls. The same trace is carried out for every
 policy in turn: ours; Kafka's range and cooperative-sticky assignment, with as many lanes as ours had
-on average, rounded up; a threshold of lag; Kubernetes' rule. All begin with four lanes; the first
-seconds, in which everybody finds its first plan, are not counted.
+on average, rounded up; a threshold of lag; Kubernetes' rule. Ours has its default settings. All
+begin with four lanes; the first seconds, in which everybody finds its first plan, are not counted.
+All lanes are of one query, so a micro-batch lasts as long as its slowest lane takes, whoever plans.
 
 Latency is from a record's time to the moment when it can be read in the table; what was not landed
 a while after the load ended counts with the age that it had by then. Cost is lanes × seconds.
@@ -50,6 +51,7 @@ from penstock.domain.cluster import ClusterSpec, TopicSpec
 from penstock.domain.errors import PenstockError
 from penstock.domain.lake.partition import Partition
 from penstock.domain.lake.pipeline import Pipeline, Stream
+from penstock.domain.lake.plan import even_plan
 from penstock.pipeline.lake import query
 from penstock.pipeline.lake.brokers import Brokers
 from penstock.pipeline.lake.executors import ONE_LANE_EACH, Executors
@@ -71,8 +73,8 @@ BEGIN_LANES = 4
 # The whole rises and falls with these, one per shift.
 LEVELS = (1.0, 0.6, 1.2, 0.8)
 SEED = 3
-# Not counted: everybody finds its first plan.
-LEAD_S = 12.0
+# Not counted: everybody finds its first plan, Kubernetes' rule after 30 s.
+LEAD_S, QUICK_LEAD_S = 36.0, 12.0
 # The last records are on their way.
 _LAST_S = 0.5
 KAFKA = ("range", "cooperative-sticky")
@@ -80,14 +82,14 @@ SIMULATED_PARTITIONS = 500
 Say = Callable[[str], None]
 
 
-def trace(shifts: int, every_s: float, partitions: int = PARTITIONS) -> list[Shift]:
+def trace(shifts: int, every_s: float, lead_s: float, partitions: int = PARTITIONS) -> list[Shift]:
     rng = random.Random(SEED)
     found = []
     for n in range(shifts):
         hot = set(rng.sample(range(partitions), partitions // 4))
         level = LEVELS[n % len(LEVELS)]
         rates = [level * (HOT_PER_S if p in hot else COLD_PER_S) for p in range(partitions)]
-        found.append(Shift(LEAD_S + n * every_s if n else 0.0, tuple(rates)))
+        found.append(Shift(lead_s + n * every_s if n else 0.0, tuple(rates)))
     return found
 
 
@@ -96,16 +98,15 @@ def settings(policy: str, lanes: int | None, **fields: Any) -> Autoscaling:
         policy=policy,
         lanes=lanes,
         lane_bytes_per_s=0.8 * SINK_BYTES_PER_S,
-        scale_in_s=10.0,
-        drain_s=10.0,
         **fields,
     )
 
 
 def measure(quick: bool, say: Say) -> tuple[dict[str, Any], list[Row]]:
     every_s, times = (10.0, 2) if quick else (75.0, 30)
-    shifts = trace(2 if quick else 4, every_s)
-    seconds = LEAD_S + len(shifts) * every_s
+    lead_s = QUICK_LEAD_S if quick else LEAD_S
+    shifts = trace(2 if quick else 4, every_s, lead_s)
+    seconds = lead_s + len(shifts) * every_s
     drain_s = 8.0 if quick else 30.0
     plays: dict[str, list[Play]] = {}
     with (
@@ -115,8 +116,8 @@ def measure(quick: bool, say: Say) -> tuple[dict[str, Any], list[Row]]:
         warm_up(cluster, 5)
         say("starting Spark")
         spark = session(query.with_retries("local[16]"), app="bench", config=query.SPARK_CONFIG)
-        stage = Stage(spark, cluster, Path(scratch), shifts, seconds, drain_s)
-        replace(stage, seconds=LEAD_S + 5.0).play("packing", None, say)  # to get warm
+        stage = Stage(spark, cluster, Path(scratch), shifts, lead_s, seconds, drain_s)
+        replace(stage, lead_s=12.0, seconds=17.0).play("packing", None, say)  # to get warm
         for _ in range(1 if quick else 2):
             ours = stage.play("packing", None, say)
             plays.setdefault("ours", []).append(ours)
@@ -127,8 +128,10 @@ def measure(quick: bool, say: Say) -> tuple[dict[str, Any], list[Row]]:
         restless = []
         if not quick:
             plays["hpa"] = [stage.play("hpa", None, say)]
-            # Nothing to compare, only many decisions.
-            often = replace(stage, shifts=trace(24, 6.0), seconds=LEAD_S + 144.0)
+            # Nothing to compare, only many decisions, scaling in among them.
+            often = replace(
+                stage, shifts=trace(24, 6.0, 12.0), lead_s=12.0, seconds=156.0, scale_in_s=4.0
+            )
             restless = [often.play("packing", None, say)]
         spark.stop()
         consumers = _consumer_starts(cluster, Path(scratch), times, say)
@@ -142,7 +145,7 @@ def measure(quick: bool, say: Say) -> tuple[dict[str, Any], list[Row]]:
             seconds,
             rig,
             drain_s,
-            LEAD_S,
+            lead_s,
         )
         for name in plays
     }
@@ -150,7 +153,7 @@ def measure(quick: bool, say: Say) -> tuple[dict[str, Any], list[Row]]:
     for more_keys, more_rows in (
         _times([*plays["ours"], *restless], consumers, executors),
         _compared(plays, simulated, rig),
-        _large(rig, drain_s, quick),
+        _large(rig, shifts, lead_s, seconds, drain_s),
     ):
         keys |= more_keys
         rows += more_rows
@@ -188,8 +191,10 @@ class Stage:
     cluster: Cluster
     scratch: Path
     shifts: list[Shift]
+    lead_s: float
     seconds: float
     drain_s: float
+    scale_in_s: float = Autoscaling.scale_in_s
 
     def play(self, policy: str, lanes: int | None, say: Say) -> Play:
         topic = f"stage-{time.time_ns()}"
@@ -201,16 +206,18 @@ class Stage:
             bootstrap_servers=self.cluster.bootstrap_servers,
             streams=(Stream(topics=(topic,), table="events"),),
             lake=str(place),
-            lanes=lanes or BEGIN_LANES,
+            lanes=BEGIN_LANES,
             lane_bytes=int(SINK_BYTES_PER_S),
             lane_seconds=1.0,
             lane_bytes_per_s=SINK_BYTES_PER_S,
             every_s=0.0,
-            autoscaling=settings(policy, lanes),
+            autoscaling=settings(policy, lanes, scale_in_s=self.scale_in_s),
         )
         seen = Seen()
         config = self.cluster.client_config
         prepared = query.prepare(wanted, config)
+        every = [Partition(topic, n) for n in range(PARTITIONS)]
+        prepared.job.memory.write_plan(even_plan(BEGIN_LANES, every))
         begins_s = time.monotonic() + 4.0
         with (
             shifting_load(config, topic, self.shifts, self.seconds, SIZE_BYTES, begins_s),
@@ -228,10 +235,11 @@ class Stage:
                 ends = self._ends(topic)
                 while time.monotonic() < deadline_s and not seen.has_reached(ends):
                     _wait(running, time.monotonic() + 0.5)
+                ended_ms = time.time() * 1000
             finally:
                 running.stop()
         try:
-            return self._play(topic, place, seen, begins_s)
+            return self._play(topic, place, seen, begins_s, ended_ms)
         finally:
             shutil.rmtree(place)
             self.cluster.admin.delete_topic(topic)
@@ -242,20 +250,20 @@ class Stage:
         marks = Brokers(self.cluster.client_config).marks(asked)
         return {partition.number: mark.high for partition, mark in marks.items()}
 
-    def _play(self, topic: str, place: Path, seen: Seen, begins_s: float) -> Play:
-        left = _left_ages_ms(self.cluster, topic, seen.positions)
-        counts_s = begins_s + LEAD_S
-        from_ms = (counts_s - time.monotonic() + time.time()) * 1000
+    def _play(self, topic: str, place: Path, seen: Seen, begins_s: float, ended_ms: float) -> Play:
+        left = _left_ages_ms(self.cluster, topic, seen.positions, ended_ms)
+        counts_s, ends_s = begins_s + self.lead_s, begins_s + self.seconds
+        from_ms, to_ms = (1000 * (s - time.monotonic() + time.time()) for s in (counts_s, ends_s))
         every = np.concatenate([ages_ms(seen.landed, place, from_ms), left])
         lanes = [lane for one in seen.landed for lane in one.report.lanes]
-        lane_s = seen.lane_seconds(counts_s, begins_s + self.seconds)
+        lane_s = seen.lane_seconds(counts_s, ends_s)
         decided = [event for _, event in seen.events if isinstance(event, Decided)]
         return Play(
             p50_ms=float(np.percentile(every, 50)),
             p99_ms=float(np.percentile(every, 99)),
             left=len(left),
             lane_s=lane_s,
-            lanes=lane_s / (self.seconds - LEAD_S),
+            lanes=lane_s / (self.seconds - self.lead_s),
             cycles=len(lanes),
             saturated=[
                 1000 * lane.size_bytes / (one.at_ms - before.at_ms)
@@ -265,7 +273,7 @@ class Stage:
             ],
             decisions=len(decided),
             moves=sum(event.moves for event in decided),
-            measure_s=_measure_s(seen.events, self.shifts, begins_s),
+            measure_s=_measure_s(seen.events, self.shifts, begins_s, self.seconds),
             decide_s=[e.took_s for _, e in seen.events if isinstance(e, Commanded)],
             hand_over_s=[e.took_s for _, e in seen.events if isinstance(e, HandedOver)],
             hand_over_batches=[
@@ -280,7 +288,7 @@ class Stage:
                     - max(lane.size_bytes for lane in one.report.lanes) / SINK_BYTES_PER_S,
                 )
                 for before, one in pairwise(seen.landed)
-                if one.report.lanes
+                if one.report.lanes and from_ms < before.at_ms and one.at_ms < to_ms
             ],
         )
 
@@ -327,9 +335,9 @@ def _wait(running: query.Running, until_s: float) -> None:
 
 
 def _left_ages_ms(
-    cluster: Cluster, topic: str, positions: Mapping[int, int]
+    cluster: Cluster, topic: str, positions: Mapping[int, int], ended_ms: float
 ) -> npt.NDArray[np.float64]:
-    """Of what is in the topic and was not landed, now."""
+    """Of what is in the topic and was not landed, when it was over."""
     consumer = Consumer(
         {
             **cluster.client_config,
@@ -338,7 +346,6 @@ def _left_ages_ms(
             "enable.partition.eof": True,
         }
     )
-    now_ms = time.time() * 1000
     consumer.assign([TopicPartition(topic, p, positions.get(p, 0)) for p in range(PARTITIONS)])
     found: list[float] = []
     at_end = 0
@@ -347,17 +354,21 @@ def _left_ages_ms(
             if (error := message.error()) is not None:
                 at_end += error.code() == KafkaError._PARTITION_EOF
             else:
-                found.append(now_ms - message.timestamp()[1])
+                found.append(ended_ms - message.timestamp()[1])
     consumer.close()
     return np.array(found)
 
 
 def _measure_s(
-    events: Sequence[tuple[float, Event]], shifts: Sequence[Shift], began_s: float
+    events: Sequence[tuple[float, Event]],
+    shifts: Sequence[Shift],
+    began_s: float,
+    seconds: float,
 ) -> list[float]:
-    """From each change of a partition's rate until the monitor has it within a tenth for good."""
+    """From each change of a partition's rate until the monitor has it within a tenth for good; if
+    it never has, as long as that rate held."""
     found = []
-    ends_s = [*(shift.at_s for shift in shifts[2:]), math.inf]
+    ends_s = [*(shift.at_s for shift in shifts[2:]), seconds]
     for before, after, end_s in zip(shifts, shifts[1:], ends_s, strict=False):
         within = [
             (at_s - began_s - after.at_s, event.measurement.partitions)
@@ -374,7 +385,8 @@ def _measure_s(
                 if name.endswith(f"-{partition}") and abs(speed.records_per_s - new) > 0.1 * new
             ]
             last_s = max(wrong_s, default=0.0)
-            found += [since_s for since_s, _ in within if since_s > last_s][:1]
+            right_s = (since_s for since_s, _ in within if since_s > last_s)
+            found.append(next(right_s, end_s - after.at_s))
     return found
 
 
@@ -450,12 +462,14 @@ def _calibrated(plays: Sequence[Play]) -> Rig:
     }
     weights = [sum(1 for lanes, _ in seen if lanes == n) for n in by_lanes]
     per_lane_s, fixed_s = np.polyfit([*by_lanes], [*by_lanes.values()], 1, w=np.sqrt(weights))
+    if per_lane_s < 0:  # noise: more lanes cannot cost less
+        per_lane_s, fixed_s = 0.0, statistics.median(s for _, s in seen)
     return Rig(
         lane_bytes_per_s=SINK_BYTES_PER_S,
         lane_bytes=SINK_BYTES_PER_S,
         record_bytes=SIZE_BYTES,
         batch_s=float(fixed_s),
-        batch_s_per_lane=max(0.0, float(per_lane_s)),
+        batch_s_per_lane=float(per_lane_s),
         lanes=BEGIN_LANES,
     )
 
@@ -487,7 +501,9 @@ def _compared(
     return keys, rows
 
 
-def _large(rig: Rig, drain_s: float, quick: bool) -> tuple[dict[str, Any], list[Row]]:
+def _large(
+    rig: Rig, small: Sequence[Shift], lead_s: float, seconds: float, drain_s: float
+) -> tuple[dict[str, Any], list[Row]]:
     """As many partitions as no machine here has lanes for, on a cluster with a core for every lane:
     a micro-batch takes as long there as one of a few lanes does here."""
     rig = replace(
@@ -496,9 +512,8 @@ def _large(rig: Rig, drain_s: float, quick: bool) -> tuple[dict[str, Any], list[
         batch_s_per_lane=0.0,
         lanes=SIMULATED_PARTITIONS // 4,
     )
-    every_s = 10.0 if quick else 75.0
-    shifts = trace(2 if quick else 4, every_s, SIMULATED_PARTITIONS)
-    seconds = LEAD_S + len(shifts) * every_s
+    every_s = (seconds - lead_s) / len(small)
+    shifts = trace(len(small), every_s, lead_s, SIMULATED_PARTITIONS)
     keys: dict[str, Any] = {}
     rows = []
     lanes: int | None = None
@@ -508,9 +523,9 @@ def _large(rig: Rig, drain_s: float, quick: bool) -> tuple[dict[str, Any], list[
             lanes if name in KAFKA else None,
             most_lanes=SIMULATED_PARTITIONS,
         )
-        found = simulate(wanted, shifts, seconds, rig, drain_s, LEAD_S)
+        found = simulate(wanted, shifts, seconds, rig, drain_s, lead_s)
         if name == "ours":
-            lanes = math.ceil(found.lane_s / (seconds - LEAD_S))
+            lanes = math.ceil(found.lane_s / (seconds - lead_s))
         keys[name] = {
             "p50_ms": 1000 * found.p50_s,
             "p99_ms": 1000 * found.p99_s,
@@ -522,7 +537,7 @@ def _large(rig: Rig, drain_s: float, quick: bool) -> tuple[dict[str, Any], list[
             Row(
                 f"simulated, {SIMULATED_PARTITIONS} partitions, {name}: p50, p99; lanes; cost",
                 f"{1000 * found.p50_s:,.0f} ms, {1000 * found.p99_s:,.0f} ms; "
-                f"{found.lane_s / (seconds - LEAD_S):.1f}; {found.lane_s:,.0f} lane-s",
+                f"{found.lane_s / (seconds - lead_s):.1f}; {found.lane_s:,.0f} lane-s",
             )
         )
     return {f"simulated_{SIMULATED_PARTITIONS}": keys}, rows

@@ -20,6 +20,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from harness import Figure, Row, main
 from penstock.domain.autoscaling import Autoscaling
 from penstock.domain.cluster import ClusterSpec, TopicSpec
@@ -145,11 +147,13 @@ def _results(plays: dict[str, list[Batch]]) -> tuple[dict[str, Any], list[Row]]:
                     f"{both[0].median:.0f}, {both[1].median:.0f}",
                 )
             )
-        extra_s = statistics.median(b.took_s for b in moved) - statistics.median(
-            b.took_s for b in kept
-        )
+        # At equal bytes: what comes while a micro-batch takes longer is in the next one.
+        both_kinds = [*moved, *kept]
+        terms = np.array([[1.0, b.size_bytes, bool(b.moved)] for b in both_kinds])
+        took_s = np.array([b.took_s for b in both_kinds])
+        (_, _, extra_s), *_ = np.linalg.lstsq(terms, took_s)
         # In lane-seconds: all lanes wait as long as the micro-batch takes longer.
-        per_move_s = max(0.0, extra_s) * LANES / statistics.median(b.moved for b in moved)
+        per_move_s = max(0.0, float(extra_s)) * LANES / statistics.median(b.moved for b in moved)
         worth = Autoscaling.scale_in_s / per_move_s if per_move_s else float("inf")
         keys |= {f"{name}_lane_s_per_move": per_move_s, f"{name}_moves_a_lane_is_worth": worth}
         rows += [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import kubernetes_validate
@@ -54,7 +55,20 @@ def test_they_belong_together() -> None:
     assert "spark.kubernetes.executor.podTemplateFile=/etc/penstock/executor.yaml" in command
     assert "executor.yaml" in config["data"]
     asked = pipeline.commands["run"].make_context("run", list(command[3:]))
-    assert (asked.params["autoscale"], len(asked.params["conf"])) == ("inside", 12)
+    assert (asked.params["autoscale"], len(asked.params["conf"])) == ("inside", 14)
+    assert asked.params["metrics_host"] == "0.0.0.0"
+
+
+@pytest.mark.parametrize("name", ["shop.events", "orders_", "Orders", "x" * 90, "a-b", "a_b"])
+def test_names_are_such_as_a_service_may_have(name: str) -> None:
+    (_, _, _, _, service, _) = manifests(replace(PIPELINE, name=name), PLACE)
+    assert re.fullmatch(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", service["metadata"]["name"])
+
+
+def test_two_pipelines_have_two_names() -> None:
+    names = ["a-b", "a_b", "a.b", "A_b", "a_b_", "x" * 80, "x" * 81]
+    found = {manifests(replace(PIPELINE, name=n), PLACE)[0]["metadata"]["name"] for n in names}
+    assert len(found) == len(names)
 
 
 def test_what_is_secret_is_in_a_secret_and_in_no_manifest() -> None:

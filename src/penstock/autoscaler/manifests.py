@@ -7,6 +7,8 @@ and what is secret in a client.properties, with the certificates that it names, 
 
 from __future__ import annotations
 
+import hashlib
+import re
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +20,10 @@ Manifest = dict[str, Any]
 _CONFIG, _SECRET, _LAKE = "/etc/penstock", "/etc/penstock-secret", "/lake"
 _DRIVER_PORT, _BLOCK_PORT, _METRICS_PORT = 7078, 7079, 9400
 _USER = 185  # of Spark's own images
+# 63 in all, of which 16 are ours.
+_NAME_LENGTH = 47
+# Of a driver's or an executor's memory, for Java's heap: lanes, Parquet and Delta are Python's.
+_HEAP = 0.4
 
 
 @dataclass(frozen=True)
@@ -36,7 +42,7 @@ class Place:
 
 def manifests(pipeline: Pipeline, place: Place) -> list[Manifest]:
     """In the order in which they are applied. `pipeline` stands by itself: no other files."""
-    name = f"penstock-{pipeline.name.lower().replace('_', '-')}"
+    name = _name(pipeline.name)
     labels = {"app.kubernetes.io/name": "penstock", "app.kubernetes.io/instance": name}
     return [
         _account(name, labels, place),
@@ -46,6 +52,14 @@ def manifests(pipeline: Pipeline, place: Place) -> list[Manifest]:
         _service(name, labels, place),
         _driver(name, labels, place),
     ]
+
+
+def _name(pipeline: str) -> str:
+    """What Kubernetes takes for a name; of two that it would take for the same, each its own."""
+    plain = re.sub(r"[^a-z0-9-]", "-", pipeline.lower()).strip("-")[:_NAME_LENGTH].strip("-")
+    if plain.replace("-", "_") == pipeline:
+        return f"penstock-{plain}"
+    return f"penstock-{plain}-{hashlib.sha256(pipeline.encode()).hexdigest()[:6]}"
 
 
 def placed(pipeline: Pipeline, place: Place) -> Pipeline:
@@ -161,6 +175,14 @@ def _service(name: str, labels: dict[str, str], place: Place) -> Manifest:
     }
 
 
+def _heap_mb(memory_mb: int) -> int:
+    return round(_HEAP * memory_mb)
+
+
+def _rest_mb(memory_mb: int) -> int:
+    return memory_mb - _heap_mb(memory_mb)
+
+
 def _driver(name: str, labels: dict[str, str], place: Place) -> Manifest:
     conf = {
         "spark.kubernetes.namespace": place.namespace,
@@ -170,7 +192,9 @@ def _driver(name: str, labels: dict[str, str], place: Place) -> Manifest:
         "spark.kubernetes.executor.podTemplateFile": f"{_CONFIG}/executor.yaml",
         "spark.executor.instances": "1",
         "spark.executor.cores": "1",
-        "spark.executor.memory": f"{place.executor_memory_mb}m",
+        "spark.driver.memory": f"{_heap_mb(place.driver_memory_mb)}m",
+        "spark.executor.memory": f"{_heap_mb(place.executor_memory_mb)}m",
+        "spark.executor.memoryOverhead": f"{_rest_mb(place.executor_memory_mb)}m",
         "spark.driver.host": f"{name}.{place.namespace}.svc",
         "spark.driver.bindAddress": "0.0.0.0",
         "spark.driver.port": str(_DRIVER_PORT),
@@ -179,7 +203,7 @@ def _driver(name: str, labels: dict[str, str], place: Place) -> Manifest:
     command = ["penstock", "pipeline", "run", f"{_CONFIG}/pipeline.yaml"]
     command += ["--autoscale", "inside"]
     command += ["--master", "k8s://https://kubernetes.default.svc"]
-    command += ["--metrics-port", str(_METRICS_PORT)]
+    command += ["--metrics-port", str(_METRICS_PORT), "--metrics-host", "0.0.0.0"]
     for setting, value in conf.items():
         command += ["--conf", f"{setting}={value}"]
     memory = f"{place.driver_memory_mb}Mi"

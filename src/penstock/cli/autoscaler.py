@@ -37,9 +37,15 @@ def autoscaler() -> None:
     help="Without Spark: start and end plain consumers on this machine.",
 )
 @options.metrics_port
+@options.metrics_host
 @options.as_json
 def run(
-    file: Path, dry_run: bool, consumers: bool, metrics_port: int | None, as_json: bool
+    file: Path,
+    dry_run: bool,
+    consumers: bool,
+    metrics_port: int | None,
+    metrics_host: str,
+    as_json: bool,
 ) -> None:
     """Watch the topics of FILE and command its pipeline, which runs with --autoscale outside.
 
@@ -55,7 +61,7 @@ def run(
     registry = CollectorRegistry()
     metrics = Metrics(wanted.name, registry)
     if metrics_port is not None:
-        serve(registry, metrics_port)
+        serve(registry, metrics_port, metrics_host)
     tell = events.to_all(events.show_json if as_json else events.show, metrics.add)
     topics = Topics(wanted.name, config, most_hosts=settings.most_lanes if consumers else 1)
     topics.make(output.warn)

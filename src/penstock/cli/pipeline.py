@@ -48,6 +48,7 @@ pipeline.add_command(capacity)
 @click.option("--master", default="local[*]", help="Spark master that the lanes run on.")
 @click.option("--once", is_flag=True, help="Land what the topics hold now, then end.")
 @options.metrics_port
+@options.metrics_host
 @click.option(
     "--autoscale",
     type=click.Choice(["inside", "outside"]),
@@ -60,6 +61,7 @@ def run(
     master: str,
     once: bool,
     metrics_port: int | None,
+    metrics_host: str,
     autoscale: str | None,
     conf: tuple[str, ...],
     as_json: bool,
@@ -72,7 +74,7 @@ def run(
     registry = CollectorRegistry()
     metrics = Metrics(wanted.name, registry)
     if metrics_port is not None:
-        serve(registry, metrics_port)
+        serve(registry, metrics_port, metrics_host)
     watch = Watch(wanted.rejects_table, time.monotonic())
 
     with query.owned(wanted), output.progress() as say:

@@ -71,10 +71,9 @@ class Metrics:
                     self._freshness.labels(name, file.table).observe(ages_s[0])
 
 
-def serve(registry: CollectorRegistry, port: int) -> None:
-    """On this machine only."""
+def serve(registry: CollectorRegistry, port: int, host: str) -> None:
     try:
-        start_http_server(port, addr="127.0.0.1", registry=registry)
+        start_http_server(port, addr=host, registry=registry)
     except OSError as error:
         raise BadInput(
             f"--metrics-port: {port} cannot be used: {error.strerror}", "choose another port"
