@@ -3,9 +3,9 @@
 A pipeline on real Spark lands a topic of a real cluster. Every lane writes to a sink that takes no
 more than so many bytes/s, so a lane is really saturable, whatever the machine has left; the cycles
 in which it was are counted. The load is skewed and shifts suddenly: a quarter of the partitions is
-hot, every 75 s others are, and the whole rises and falls. The same trace is carried out for every
-policy in turn: ours; Kafka's range and cooperative-sticky assignment, with as many lanes as ours had
-on average, rounded up; a threshold of lag; Kubernetes' rule. Ours has its default settings. All
+hot, every minute others are, and the whole rises and falls. Each of two traces is carried out for
+every policy in turn: ours; Kafka's range and cooperative-sticky assignment, with as many lanes as
+ours had on average, rounded up; a threshold of lag; Kubernetes' rule. Ours has its default settings. All
 begin with four lanes; the first seconds, in which everybody finds its first plan, are not counted.
 All lanes are of one query, so a micro-batch lasts as long as its slowest lane takes, whoever plans.
 
@@ -13,7 +13,7 @@ Latency is from a record's time to the moment when it can be read in the table; 
 a while after the load ended counts with the age that it had by then. Cost is lanes × seconds.
 Then the load shifts every few seconds, for more decisions to be timed; then how long it takes until
 a consumer or an executor is there. Last, the simulator, with figures of this very run: on the same
-trace, to be compared with what was measured, and with 500 partitions.
+traces, to be compared with what was measured, and with 500 partitions.
 
 In quick the load shifts after 10 s: too short for the lag of a lane that has too much to become what
 it becomes in practice, so that ratio is shown and not judged.
@@ -72,9 +72,10 @@ HOT_PER_S, COLD_PER_S = 250, 25
 BEGIN_LANES = 4
 # The whole rises and falls with these, one per shift.
 LEVELS = (1.0, 0.6, 1.2, 0.8)
-SEED = 3
+# Of the two traces.
+SEEDS = (3, 4)
 # Not counted: everybody finds its first plan, Kubernetes' rule after 30 s.
-LEAD_S, QUICK_LEAD_S = 36.0, 12.0
+LEAD_S = 36.0
 # The last records are on their way.
 _LAST_S = 0.5
 KAFKA = ("range", "cooperative-sticky")
@@ -82,33 +83,48 @@ SIMULATED_PARTITIONS = 500
 Say = Callable[[str], None]
 
 
-def trace(shifts: int, every_s: float, lead_s: float, partitions: int = PARTITIONS) -> list[Shift]:
-    rng = random.Random(SEED)
+@dataclass(frozen=True)
+class Trace:
+    """What is written, and which part of it counts."""
+
+    shifts: tuple[Shift, ...]
+    lead_s: float
+    seconds: float
+    drain_s: float
+
+    @property
+    def counted_s(self) -> float:
+        return self.seconds - self.lead_s
+
+
+def trace(
+    seed: int,
+    shifts: int,
+    every_s: float,
+    lead_s: float,
+    drain_s: float,
+    partitions: int = PARTITIONS,
+) -> Trace:
+    rng = random.Random(seed)
     found = []
     for n in range(shifts):
         hot = set(rng.sample(range(partitions), partitions // 4))
         level = LEVELS[n % len(LEVELS)]
         rates = [level * (HOT_PER_S if p in hot else COLD_PER_S) for p in range(partitions)]
         found.append(Shift(lead_s + n * every_s if n else 0.0, tuple(rates)))
-    return found
+    return Trace(tuple(found), lead_s, lead_s + shifts * every_s, drain_s)
 
 
-def settings(policy: str, lanes: int | None, **fields: Any) -> Autoscaling:
-    return Autoscaling(
-        policy=policy,
-        lanes=lanes,
-        lane_bytes_per_s=0.8 * SINK_BYTES_PER_S,
-        **fields,
-    )
+def settings(policy: str, **fields: Any) -> Autoscaling:
+    return Autoscaling(policy=policy, lane_bytes_per_s=0.8 * SINK_BYTES_PER_S, **fields)
 
 
 def measure(quick: bool, say: Say) -> tuple[dict[str, Any], list[Row]]:
-    every_s, times = (10.0, 2) if quick else (75.0, 30)
-    lead_s = QUICK_LEAD_S if quick else LEAD_S
-    shifts = trace(2 if quick else 4, every_s, lead_s)
-    seconds = lead_s + len(shifts) * every_s
-    drain_s = 8.0 if quick else 30.0
+    times = 2 if quick else 30
+    shape = (2, 10.0, 12.0, 8.0) if quick else (4, 60.0, LEAD_S, 30.0)
+    traces = [trace(seed, *shape) for seed in (SEEDS[:1] if quick else SEEDS)]
     plays: dict[str, list[Play]] = {}
+    fixed: list[int] = []
     with (
         Cluster(ClusterSpec(brokers=3), parts=find_parts(os.environ), on_progress=say) as cluster,
         tempfile.TemporaryDirectory(prefix="penstock-bench-autoscaler-") as scratch,
@@ -116,44 +132,39 @@ def measure(quick: bool, say: Say) -> tuple[dict[str, Any], list[Row]]:
         warm_up(cluster, 5)
         say("starting Spark")
         spark = session(query.with_retries("local[16]"), app="bench", config=query.SPARK_CONFIG)
-        stage = Stage(spark, cluster, Path(scratch), shifts, lead_s, seconds, drain_s)
-        replace(stage, lead_s=12.0, seconds=17.0).play("packing", None, say)  # to get warm
-        for _ in range(1 if quick else 2):
-            ours = stage.play("packing", None, say)
+        stage = Stage(spark, cluster, Path(scratch))
+        stage.play(trace(SEEDS[0], 1, 5.0, 12.0, 8.0), settings("packing"), say)  # to get warm
+        for one in traces:
+            ours = stage.play(one, settings("packing"), say)
             plays.setdefault("ours", []).append(ours)
-            lanes = math.ceil(statistics.fmean(play.lanes for play in plays["ours"]))
-            for policy in (*KAFKA, "lag"):
-                fixed = lanes if policy in KAFKA else None
-                plays.setdefault(policy, []).append(stage.play(policy, fixed, say))
+            fixed.append(math.ceil(ours.lanes))
+            for policy in KAFKA:
+                theirs = stage.play(one, settings(policy, lanes=fixed[-1]), say)
+                plays.setdefault(policy, []).append(theirs)
+            plays.setdefault("lag", []).append(stage.play(one, settings("lag"), say))
         restless = []
         if not quick:
-            plays["hpa"] = [stage.play("hpa", None, say)]
+            plays["hpa"] = [stage.play(traces[0], settings("hpa"), say)]
             # Nothing to compare, only many decisions, scaling in among them.
-            often = replace(
-                stage, shifts=trace(24, 6.0, 12.0), lead_s=12.0, seconds=156.0, scale_in_s=4.0
-            )
-            restless = [often.play("packing", None, say)]
+            often = trace(SEEDS[0], 24, 6.0, 12.0, 8.0)
+            restless = [stage.play(often, settings("packing", scale_in_s=4.0), say)]
         spark.stop()
         consumers = _consumer_starts(cluster, Path(scratch), times, say)
     executors = _executor_starts(times, say)
     say("simulating")
     rig = _calibrated([play for found in plays.values() for play in found])
     simulated = {
-        name: simulate(
-            settings("packing" if name == "ours" else name, lanes if name in KAFKA else None),
-            shifts,
-            seconds,
-            rig,
-            drain_s,
-            lead_s,
-        )
-        for name in plays
+        name: [
+            _simulated(name, one, rig, lanes)
+            for one, lanes, _ in zip(traces, fixed, found, strict=False)
+        ]
+        for name, found in plays.items()
     }
     keys, rows = _results(plays, is_judged=not quick)
     for more_keys, more_rows in (
         _times([*plays["ours"], *restless], consumers, executors),
         _compared(plays, simulated, rig),
-        _large(rig, shifts, lead_s, seconds, drain_s),
+        _large(rig, trace(SEEDS[0], *shape, SIMULATED_PARTITIONS)),
     ):
         keys |= more_keys
         rows += more_rows
@@ -190,15 +201,11 @@ class Stage:
     spark: SparkSession
     cluster: Cluster
     scratch: Path
-    shifts: list[Shift]
-    lead_s: float
-    seconds: float
-    drain_s: float
-    scale_in_s: float = Autoscaling.scale_in_s
 
-    def play(self, policy: str, lanes: int | None, say: Say) -> Play:
+    def play(self, trace: Trace, autoscaling: Autoscaling, say: Say) -> Play:
         topic = f"stage-{time.time_ns()}"
-        say(f"{policy}{f' with {lanes} lanes' if lanes else ''}, {self.seconds:.0f} s")
+        lanes = f" with {autoscaling.lanes} lanes" if autoscaling.lanes else ""
+        say(f"{autoscaling.policy}{lanes}, {trace.seconds:.0f} s")
         self.cluster.create_topic(TopicSpec(name=topic, partitions=PARTITIONS, replication=1))
         place = self.scratch / topic
         wanted = Pipeline(
@@ -211,7 +218,7 @@ class Stage:
             lane_seconds=1.0,
             lane_bytes_per_s=SINK_BYTES_PER_S,
             every_s=0.0,
-            autoscaling=settings(policy, lanes, scale_in_s=self.scale_in_s),
+            autoscaling=autoscaling,
         )
         seen = Seen()
         config = self.cluster.client_config
@@ -220,7 +227,7 @@ class Stage:
         prepared.job.memory.write_plan(even_plan(BEGIN_LANES, every))
         begins_s = time.monotonic() + 4.0
         with (
-            shifting_load(config, topic, self.shifts, self.seconds, SIZE_BYTES, begins_s),
+            shifting_load(config, topic, trace.shifts, trace.seconds, SIZE_BYTES, begins_s),
             scaled("inside", self.spark, prepared, seen.tell) as tell_autoscaler,
         ):
 
@@ -230,8 +237,8 @@ class Stage:
 
             running = query.start(self.spark, prepared, tell=tell)
             try:
-                _wait(running, begins_s + self.seconds + _LAST_S)
-                deadline_s = time.monotonic() + self.drain_s
+                _wait(running, begins_s + trace.seconds + _LAST_S)
+                deadline_s = time.monotonic() + trace.drain_s
                 ends = self._ends(topic)
                 while time.monotonic() < deadline_s and not seen.has_reached(ends):
                     _wait(running, time.monotonic() + 0.5)
@@ -239,7 +246,7 @@ class Stage:
             finally:
                 running.stop()
         try:
-            return self._play(topic, place, seen, begins_s, ended_ms)
+            return self._play(trace, topic, place, seen, begins_s, ended_ms)
         finally:
             shutil.rmtree(place)
             self.cluster.admin.delete_topic(topic)
@@ -250,9 +257,17 @@ class Stage:
         marks = Brokers(self.cluster.client_config).marks(asked)
         return {partition.number: mark.high for partition, mark in marks.items()}
 
-    def _play(self, topic: str, place: Path, seen: Seen, begins_s: float, ended_ms: float) -> Play:
+    def _play(
+        self,
+        trace: Trace,
+        topic: str,
+        place: Path,
+        seen: Seen,
+        begins_s: float,
+        ended_ms: float,
+    ) -> Play:
         left = _left_ages_ms(self.cluster, topic, seen.positions, ended_ms)
-        counts_s, ends_s = begins_s + self.lead_s, begins_s + self.seconds
+        counts_s, ends_s = begins_s + trace.lead_s, begins_s + trace.seconds
         from_ms, to_ms = (1000 * (s - time.monotonic() + time.time()) for s in (counts_s, ends_s))
         every = np.concatenate([ages_ms(seen.landed, place, from_ms), left])
         lanes = [lane for one in seen.landed for lane in one.report.lanes]
@@ -263,7 +278,7 @@ class Stage:
             p99_ms=float(np.percentile(every, 99)),
             left=len(left),
             lane_s=lane_s,
-            lanes=lane_s / (self.seconds - self.lead_s),
+            lanes=lane_s / trace.counted_s,
             cycles=len(lanes),
             saturated=[
                 1000 * lane.size_bytes / (one.at_ms - before.at_ms)
@@ -273,7 +288,7 @@ class Stage:
             ],
             decisions=len(decided),
             moves=sum(event.moves for event in decided),
-            measure_s=_measure_s(seen.events, self.shifts, begins_s, self.seconds),
+            measure_s=_measure_s(seen.events, trace, begins_s),
             decide_s=[e.took_s for _, e in seen.events if isinstance(e, Commanded)],
             hand_over_s=[e.took_s for _, e in seen.events if isinstance(e, HandedOver)],
             hand_over_batches=[
@@ -359,16 +374,12 @@ def _left_ages_ms(
     return np.array(found)
 
 
-def _measure_s(
-    events: Sequence[tuple[float, Event]],
-    shifts: Sequence[Shift],
-    began_s: float,
-    seconds: float,
-) -> list[float]:
+def _measure_s(events: Sequence[tuple[float, Event]], trace: Trace, began_s: float) -> list[float]:
     """From each change of a partition's rate until the monitor has it within a tenth for good; if
     it never has, as long as that rate held."""
     found = []
-    ends_s = [*(shift.at_s for shift in shifts[2:]), seconds]
+    shifts = trace.shifts
+    ends_s = [*(shift.at_s for shift in shifts[2:]), trace.seconds]
     for before, after, end_s in zip(shifts, shifts[1:], ends_s, strict=False):
         within = [
             (at_s - began_s - after.at_s, event.measurement.partitions)
@@ -474,36 +485,44 @@ def _calibrated(plays: Sequence[Play]) -> Rig:
     )
 
 
+def _simulated(name: str, trace: Trace, rig: Rig, lanes: int | None, **fields: Any) -> Simulated:
+    wanted = settings(
+        "packing" if name == "ours" else name, lanes=lanes if name in KAFKA else None, **fields
+    )
+    return simulate(wanted, trace.shifts, trace.seconds, rig, trace.drain_s, trace.lead_s)
+
+
 def _compared(
-    plays: Mapping[str, Sequence[Play]], simulated: Mapping[str, Simulated], rig: Rig
+    plays: Mapping[str, Sequence[Play]], simulated: Mapping[str, Sequence[Simulated]], rig: Rig
 ) -> tuple[dict[str, Any], list[Row]]:
+    """Trace by trace."""
     keys: dict[str, Any] = {"simulator_rig": rig, "simulated": {}}
     rows = []
     for name, found in simulated.items():
-        real_p50 = statistics.median(play.p50_ms for play in plays[name])
-        real_p99 = statistics.median(play.p99_ms for play in plays[name])
-        real_lane_s = statistics.median(play.lane_s for play in plays[name])
-        keys["simulated"][name] = {
-            "p50_ms": 1000 * found.p50_s,
-            "p99_ms": 1000 * found.p99_s,
-            "lane_s": found.lane_s,
-            "p99_over_real": 1000 * found.p99_s / real_p99,
-            "lane_s_over_real": found.lane_s / real_lane_s,
-        }
-        rows.append(
+        pairs = list(zip(found, plays[name], strict=True))
+        keys["simulated"][name] = [
+            {
+                "p50_ms": 1000 * made.p50_s,
+                "p99_ms": 1000 * made.p99_s,
+                "lane_s": made.lane_s,
+                "p99_over_real": 1000 * made.p99_s / real.p99_ms,
+                "lane_s_over_real": made.lane_s / real.lane_s,
+            }
+            for made, real in pairs
+        ]
+        rows += [
             Row(
                 f"simulated, {name}: p50, p99; cost (measured)",
-                f"{1000 * found.p50_s:,.0f} ms ({real_p50:,.0f}), "
-                f"{1000 * found.p99_s:,.0f} ms ({real_p99:,.0f}); "
-                f"{found.lane_s:,.0f} lane-s ({real_lane_s:,.0f})",
+                f"{1000 * made.p50_s:,.0f} ms ({real.p50_ms:,.0f}), "
+                f"{1000 * made.p99_s:,.0f} ms ({real.p99_ms:,.0f}); "
+                f"{made.lane_s:,.0f} lane-s ({real.lane_s:,.0f})",
             )
-        )
+            for made, real in pairs
+        ]
     return keys, rows
 
 
-def _large(
-    rig: Rig, small: Sequence[Shift], lead_s: float, seconds: float, drain_s: float
-) -> tuple[dict[str, Any], list[Row]]:
+def _large(rig: Rig, trace: Trace) -> tuple[dict[str, Any], list[Row]]:
     """As many partitions as no machine here has lanes for, on a cluster with a core for every lane:
     a micro-batch takes as long there as one of a few lanes does here."""
     rig = replace(
@@ -512,20 +531,13 @@ def _large(
         batch_s_per_lane=0.0,
         lanes=SIMULATED_PARTITIONS // 4,
     )
-    every_s = (seconds - lead_s) / len(small)
-    shifts = trace(len(small), every_s, lead_s, SIMULATED_PARTITIONS)
     keys: dict[str, Any] = {}
     rows = []
     lanes: int | None = None
     for name in ("ours", *KAFKA, "lag", "hpa"):
-        wanted = settings(
-            "packing" if name == "ours" else name,
-            lanes if name in KAFKA else None,
-            most_lanes=SIMULATED_PARTITIONS,
-        )
-        found = simulate(wanted, shifts, seconds, rig, drain_s, lead_s)
+        found = _simulated(name, trace, rig, lanes, most_lanes=SIMULATED_PARTITIONS)
         if name == "ours":
-            lanes = math.ceil(found.lane_s / (seconds - lead_s))
+            lanes = math.ceil(found.lane_s / trace.counted_s)
         keys[name] = {
             "p50_ms": 1000 * found.p50_s,
             "p99_ms": 1000 * found.p99_s,
@@ -537,7 +549,7 @@ def _large(
             Row(
                 f"simulated, {SIMULATED_PARTITIONS} partitions, {name}: p50, p99; lanes; cost",
                 f"{1000 * found.p50_s:,.0f} ms, {1000 * found.p99_s:,.0f} ms; "
-                f"{found.lane_s / (seconds - lead_s):.1f}; {found.lane_s:,.0f} lane-s",
+                f"{found.lane_s / trace.counted_s:.1f}; {found.lane_s:,.0f} lane-s",
             )
         )
     return {f"simulated_{SIMULATED_PARTITIONS}": keys}, rows

@@ -31,6 +31,9 @@ LONG_S = 30.0
 _LATEST = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
 _ERRORS = 4.5
 _LEAST_CHANGE = 0.05
+# Of differences between neighbours, the share of the largest that are taken for steps, of which
+# each has two, and not for bursts.
+_STEPS = 1 / 12
 # Two brokers are not asked at the same instant: a piece may be wrong by this share by that alone.
 _JITTER = 0.05
 # Records that a piece of the log has at least: size and offsets are not asked at the same instant.
@@ -143,8 +146,9 @@ def _burstiness(samples: Sequence[Sample]) -> float:
     counts = [b.end - a.end for a, b in pairwise(samples)]
     if len(counts) < 2 or not sum(counts):
         return 1.0
-    squares = statistics.fmean((b - a) ** 2 for a, b in pairwise(counts)) / 2
-    return max(1.0, squares / statistics.fmean(counts))
+    squares = sorted((b - a) ** 2 for a, b in pairwise(counts))
+    usual = squares[: len(squares) - int(_STEPS * len(squares))]
+    return max(1.0, statistics.fmean(usual) / 2 / statistics.fmean(counts))
 
 
 def _changed_at(samples: Sequence[Sample], burstiness: float) -> int | None:
