@@ -314,6 +314,7 @@ def test_what_a_host_was_to_have_that_never_starts_is_read_by_others() -> None:
     assert set(group.holds[0]) == set(NAMES)
     assert any(text.startswith("host 1 does not run") for text in group.told)
     assert "2 lanes are needed and 1 can be had: lag will grow" in group.told
+    assert len(group.told) < 20  # now and then, not all the time
     group.alive.add(1)  # at last
     group.play(600, 1000, measured(t0=500.0, t1=500.0))
     assert sorted(group.holds[0] + group.holds[1]) == sorted(NAMES)

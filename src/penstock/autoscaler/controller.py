@@ -11,21 +11,17 @@ Who carries actions out, and where events come from, is the business of others.
 
 from __future__ import annotations
 
-import statistics
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 
 from penstock.autoscaler.actions import Action, Decided, HandedOver, Retire, Send, Start, Tell
-from penstock.autoscaler.capacity import Capacities
 from penstock.autoscaler.host import TRIES, Host, are_equal
+from penstock.autoscaler.load import Load
 from penstock.autoscaler.view import Decision, Policy, View, counted
 from penstock.domain.autoscaling import Answer, Autoscaling, Command, Measurement
 from penstock.domain.lake.partition import Partition
 
-_CYCLES = 8
-# Cycles that a record may wait for.
-_GRACE = 2.0
 # Hosts that could not be had are not asked for again for so long, nor those of higher numbers.
 _SCARCE_S = 300.0
 
@@ -46,7 +42,7 @@ class Controller:
         self._settings = settings
         self._policy = policy
         self._host_of = host_of
-        self.capacities = Capacities(settings.lane_bytes_per_s)
+        self._load = Load(settings)
         self.phase = Phase.SYNCHRONISE
         self.hosts: dict[int, Host] = {}
         self.transitions: deque[tuple[float, Phase]] = deque([(now_s, self.phase)], maxlen=1000)
@@ -55,11 +51,7 @@ class Controller:
         self.seen: View | None = None
         self._version = 0
         self._changed_s = now_s
-        self._measurement: Measurement | None = None
         self._measured_s = now_s
-        self._positions: dict[str, int] = {}
-        self._decoded: dict[str, float] = {}
-        self._peaks: dict[Partition, deque[tuple[float, float]]] = {}
         self._most_lanes: int | None = None
         self._warned: set[str] = set()
         self._doubted: set[int] = set()
@@ -69,8 +61,6 @@ class Controller:
         # Hosts that could not be had, and since when.
         self._absent_s: dict[int, float] = {}
         self._started_s = now_s
-        # From landing to landing, of late.
-        self._cycles_s: deque[float] = deque(maxlen=_CYCLES)
 
     # --- events ------------------------------------------------------------------------------------
 
@@ -106,28 +96,16 @@ class Controller:
         return actions
 
     def on_measured(self, measurement: Measurement, now_s: float) -> list[Action]:
-        self._measurement, self._measured_s = measurement, now_s
-        self._is_stale = False
-        for name, speed in self._speeds().items():
-            peaks = self._peaks.setdefault(name, deque())
-            peaks.append((now_s, speed))
-            while peaks[0][0] < now_s - self._settings.scale_in_s:
-                peaks.popleft()
+        self._load.on_measured(measurement, now_s)
+        self._measured_s, self._is_stale = now_s, False
         self.seen = self.view(now_s)
         return self._watch(self.seen) if self.phase is Phase.SENTINEL else []
 
     def on_answer(self, answer: Answer, now_s: float) -> list[Action]:
         host = self.hosts.setdefault(answer.host, Host())
         self._version = max(self._version, answer.version)
-        self._positions |= answer.positions
         self._most_lanes = answer.most_lanes
-        stored = self._stored_bytes()
-        self._cycles_s += [max(cycle.took_s for cycle in answer.cycles)] if answer.cycles else []
-        for cycle in answer.cycles:
-            offsets = sum(cycle.offsets.values())
-            if offsets:
-                self._decoded |= dict.fromkeys(cycle.offsets, cycle.size_bytes / offsets)
-            self.capacities.add(cycle, stored)
+        self._load.on_answer(answer)
         actions = self._doubts()
         if answer.version < host.said_version:
             return actions  # overtaken by a later one
@@ -142,7 +120,7 @@ class Controller:
 
     def _doubts(self) -> list[Action]:
         """Of lanes that claim more than can be; each time that it begins."""
-        before, self._doubted = self._doubted, set(self.capacities.doubted())
+        before, self._doubted = self._doubted, set(self._load.capacities.doubted())
         text = "lane {} claims far more than the others can do: it is taken for one of them"
         return [Tell(text.format(n), is_warning=True) for n in sorted(self._doubted - before)]
 
@@ -152,9 +130,7 @@ class Controller:
         if now_s - self._measured_s > self._settings.stale_s and not self._is_stale:
             self._is_stale = True
             what = (
-                "no write speed is known yet"
-                if self._measurement is None
-                else "write speeds are old"
+                "no write speed is known yet" if not self._load.is_known else "write speeds are old"
             )
             actions.append(Tell(f"{what}: the plan stays as it is", is_warning=True))
         if self.phase is Phase.SYNCHRONISE:
@@ -245,7 +221,9 @@ class Controller:
         text = f"{_named(stuck)} does not run; what it may hold stays with it, others do the rest"
         actions: list[Action] = [Tell(text, is_warning=True)]
         for number in stuck:
-            self.hosts.setdefault(number, Host(is_alive=False)).is_absent = True
+            # One that was never heard of was never told anything, either.
+            unheard = Host(is_alive=False, is_known=True)
+            self.hosts.setdefault(number, unheard).is_absent = True
             self._absent_s[number] = now_s
         if others := [lane for lane in self.wanted.values() if self._host_of(lane) not in stuck]:
             busy = Counter(others)
@@ -283,57 +261,21 @@ class Controller:
 
     def view(self, now_s: float) -> View:
         """What the policy decides from."""
-        speeds = self._speeds()
-        stored = self._stored_bytes()
-        found = self._measurement.partitions if self._measurement else {}
-        lag = {
-            Partition.parse(name): stored.get(name, 0.0) * max(0, speed.end - self._positions[name])
-            for name, speed in found.items()
-            if name in self._positions
-        }
-        # What comes within a cycle waits for its end: nothing is late by that.
-        usual_s = _GRACE * statistics.median(self._cycles_s or (0.0,))
+        most = [self._settings.most_lanes]
+        most += [] if self._most_lanes is None else [self._most_lanes]
+        most += [n for n, at_s in self._absent_s.items() if now_s - at_s < _SCARCE_S]
         current = {
             partition: lane
             for host in self.hosts.values()
             for lane, held in (host.holds if host.is_silent else host.present).items()
             for partition in map(Partition.parse, held)
-            if partition in speeds
         }
-        most = [self._settings.most_lanes]
-        most += [] if self._most_lanes is None else [self._most_lanes]
-        most += [n for n, at_s in self._absent_s.items() if now_s - at_s < _SCARCE_S]
-        return View(
-            now_s=now_s,
+        return self._load.view(
+            now_s,
             since_change_s=now_s - self._changed_s,
-            speeds=speeds,
-            peaks={p: max(s for _, s in seen) for p, seen in self._peaks.items() if seen},
-            lag_bytes=lag,
-            overdue_bytes={p: max(0.0, size - usual_s * speeds[p]) for p, size in lag.items()},
             current=current,
-            capacities=self.capacities.of_lanes(),
-            capacity=self.capacities.usual,
             most_lanes=max(1, min(most)),
         )
-
-    def _stored_bytes(self) -> dict[str, float]:
-        """Bytes per record: as stored, if the cluster tells; else as decoded."""
-        found = dict(self._decoded)
-        if self._measurement is not None:
-            for name, speed in self._measurement.partitions.items():
-                if speed.bytes_per_record is not None:
-                    found[name] = speed.bytes_per_record
-        return found
-
-    def _speeds(self) -> dict[Partition, float]:
-        """Of partitions of which it is known how much a record takes."""
-        if self._measurement is None:
-            return {}
-        stored = self._stored_bytes()
-        return {
-            Partition.parse(name): speed.records_per_s * stored.get(name, 0.0)
-            for name, speed in self._measurement.partitions.items()
-        }
 
     # --- reassign, and manage the group --------------------------------------------------------------
 
