@@ -647,10 +647,11 @@ def _times(
     ):
         if not values:
             raise PenstockError(f"{text}: nothing was observed")
-        p50, p99 = (float(np.percentile(values, p)) for p in (50, 99))
-        keys |= {key: Figure.of(values), f"{key}_p99": p99}
-        met = None if limit is None else p50 <= limit
-        rows.append(Row(f"{text}: p50, p99 of {len(values)}", f"{p50:.3g}, {p99:.3g}", aim, met))
+        quantiles = {f"p{p}": float(np.percentile(values, p)) for p in (5, 25, 50, 75, 95, 99)}
+        keys |= {key: Figure.of(values), f"{key}_quantiles": quantiles}
+        met = None if limit is None else quantiles["p50"] <= limit
+        shown = ", ".join(f"{quantiles[p]:.3g}" for p in ("p50", "p95", "p99"))
+        rows.append(Row(f"{text}: p50, p95, p99 of {len(values)}", shown, aim, met))
     return keys, rows
 
 

@@ -235,7 +235,7 @@ def test_lanes_follow_the_load_and_every_record_is_landed_once(
 
 
 @pytest.mark.slow
-def test_plain_consumers_follow_the_load_and_survive_a_kill(
+def test_plain_consumers_follow_the_load_and_survive_kills_of_one_and_of_the_controller(
     spark: Any, lake_cluster: Cluster, tmp_path: Path, unique: Unique
 ) -> None:
     topic = unique("plain")
@@ -254,15 +254,18 @@ def test_plain_consumers_follow_the_load_and_survive_a_kill(
     file = tmp_path / "pipeline.yaml"
     file.write_text(specs.dump_yaml(wanted))
     command = [sys.executable, "-m", "penstock.cli.main", "autoscaler", "run", str(file)]
-    process = subprocess.Popen([*command, "--consumers"], stderr=subprocess.PIPE, text=True)
-    own = psutil.Process(process.pid)
+    log = (tmp_path / "log").open("w+")
+    process = subprocess.Popen([*command, "--consumers"], stderr=log)
 
     def consumers() -> list[psutil.Process]:
-        found = []
-        for child in own.children(recursive=True):
-            with suppress(psutil.NoSuchProcess):  # it may end at any moment
-                found += [child] if "consumer" in child.cmdline() else []
-        return found
+        """Whoever started them."""
+        every = psutil.process_iter(["cmdline", "status"])
+        return [
+            one
+            for one in every
+            if {"consumer", str(file)} <= set(one.info["cmdline"] or ())
+            and one.info["status"] != psutil.STATUS_ZOMBIE
+        ]
 
     def landed() -> int:
         return lakes.in_tables(wanted).total() if (tmp_path / "lake/events").exists() else 0
@@ -275,16 +278,22 @@ def test_plain_consumers_follow_the_load_and_survive_a_kill(
             before = landed()
             consumers()[-1].kill()
             wait_until(lambda: landed() > before + 400, timeout_s=60, what="it goes on")
+            process.kill()
+            process.wait()
+            before = landed()
+            wait_until(lambda: landed() > before + 400, timeout_s=30, what="they go on alone")
+            process = subprocess.Popen([*command, "--consumers"], stderr=log)
             rates |= dict.fromkeys(range(4), 5.0)
             wait_until(lambda: len(consumers()) == 1, timeout_s=60, what="one is enough again")
         held = lakes.in_topic(lake_cluster, topic, 4)
         wait_until(lambda: landed() == held.total(), timeout_s=60, what="all is landed")
     finally:
         process.terminate()
-        _, told = process.communicate(timeout=60)
-    assert lakes.in_tables(wanted) == held, told
+        process.wait(60)
+        wait_until(lambda: not consumers(), timeout_s=30, what="all have ended")
+        log.close()
+    assert lakes.in_tables(wanted) == held, (tmp_path / "log").read_text()
     assert audit(spark, wanted).problems == ()
-    assert not psutil.pid_exists(process.pid)
 
 
 @pytest.mark.slow

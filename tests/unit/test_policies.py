@@ -89,6 +89,11 @@ def test_the_hpa_takes_no_wish_for_a_change() -> None:
     partitions = of(("a", 8))
     one = dict.fromkeys(partitions, 0)
     silent, busy = dict.fromkeys(partitions, 0.0), dict.fromkeys(partitions, 50.0)
+    four = dict(zip(partitions, (0, 1, 2, 3) * 2, strict=True))
+    begun = policy(Autoscaling(policy="hpa"))
+    assert begun.decide(view(silent, four, now_s=0.0)) is None  # not before five minutes
+    assert begun.decide(view(silent, four, now_s=299.0)) is None
+    assert begun.decide(view(silent, four, now_s=330.0)) is not None
     assert it.decide(view(silent, one, now_s=0.0)) is None  # none would do, and there is one
     assert it.decide(view(busy, one, now_s=31.0)) is not None
 

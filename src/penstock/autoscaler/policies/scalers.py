@@ -22,7 +22,8 @@ class Scaler:
     def __init__(self, settings: Autoscaling) -> None:
         self._settings = settings
         self._looked_s = float("-inf")
-        self._changed_s = float("-inf")
+        # Of the last change; and for a change to fewer lanes, the first look counts as one, too.
+        self._changed_s = {True: float("-inf"), False: float("-inf")}
 
     def decide(self, view: View) -> Decision | None:
         if not view.speeds:
@@ -30,17 +31,20 @@ class Scaler:
         is_new = view.speeds.keys() != view.current.keys()
         if view.now_s - self._looked_s < self.period_s and not is_new:
             return None
+        if math.isinf(self._looked_s):
+            self._changed_s[False] = view.now_s
         self._looked_s = view.now_s
         now = len(set(view.current.values()))
         most = min(view.most_lanes, len(view.speeds))
         lanes, reason = self.wanted(view, now)
         lanes = max(1, min(most, lanes))
-        if now and lanes != now and view.now_s - self._changed_s < self.pause_s(lanes > now):
+        is_up = lanes > now
+        if now and lanes != now and view.now_s - self._changed_s[is_up] < self.pause_s(is_up):
             lanes = now
         if lanes == now and not is_new:
             return None
         if lanes != now:
-            self._changed_s = view.now_s
+            self._changed_s = dict.fromkeys(self._changed_s, view.now_s)
         found = assign_sticky(view.speeds.keys(), lanes, view.current)
         trigger = Trigger.UNASSIGNED if is_new else Trigger.RULE
         return Decision(found, trigger, f"{reason}: {lanes} lanes instead of {now}.")
