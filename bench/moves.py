@@ -154,13 +154,13 @@ def _results(plays: dict[str, list[Batch]]) -> tuple[dict[str, Any], list[Row]]:
         (_, _, extra_s), *_ = np.linalg.lstsq(terms, took_s)
         # In lane-seconds: all lanes wait as long as the micro-batch takes longer.
         per_move_s = max(0.0, float(extra_s)) * LANES / statistics.median(b.moved for b in moved)
-        worth = Autoscaling.scale_in_s / per_move_s if per_move_s else float("inf")
+        worth = Autoscaling.scale_in_s / per_move_s if per_move_s else None
         keys |= {f"{name}_lane_s_per_move": per_move_s, f"{name}_moves_a_lane_is_worth": worth}
         rows += [
             Row(f"{name}: a move costs, lane-seconds", f"{per_move_s:.4f}"),
             Row(
                 f"{name}: a lane saved for {Autoscaling.scale_in_s:.0f} s is worth, moves",
-                f"{worth:,.0f}",
+                "any number of them" if worth is None else f"{worth:,.0f}",
             ),
         ]
     return keys, rows

@@ -109,6 +109,7 @@ def test_killed_anywhere_it_goes_on_without_gap_or_double(
     assert json.loads(done.stdout)["is_clean"] is True
 
 
+@pytest.mark.slow
 def test_on_a_standalone_cluster_an_executor_is_killed_and_nothing_is_lost(
     lake_cluster: Cluster, file: Path, topic: str, run: Callable[..., Command]
 ) -> None:

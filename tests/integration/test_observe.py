@@ -65,7 +65,7 @@ def test_acks_all_waits_for_followers_and_acks_1_does_not(
         return _rates(before, observe(cluster)[leader]).requests[RequestClass.PRODUCE]
 
     one, every = waited_ms("1"), waited_ms("all")
-    assert one.remote_ms == 0
+    assert one.remote_ms == pytest.approx(0, abs=1e-9)  # a difference of two sums
     assert every.remote_ms is not None
     assert every.remote_ms > 0
     parts = (

@@ -71,7 +71,8 @@ class Metrics:
                     self._freshness.labels(name, file.table).observe(ages_s[0])
 
 
-def serve(registry: CollectorRegistry, port: int, host: str) -> None:
+def serve(registry: CollectorRegistry, port: int, host: str = "127.0.0.1") -> None:
+    """On this machine only, unless asked otherwise."""
     try:
         start_http_server(port, addr=host, registry=registry)
     except OSError as error:
