@@ -52,6 +52,7 @@ from penstock.domain.errors import PenstockError
 from penstock.domain.lake.partition import Partition
 from penstock.domain.lake.pipeline import Pipeline, Stream
 from penstock.domain.lake.plan import even_plan
+from penstock.measure.warm_up import warm_up
 from penstock.pipeline.lake import query
 from penstock.pipeline.lake.brokers import Brokers
 from penstock.pipeline.lake.executors import ONE_LANE_EACH, Executors
@@ -62,7 +63,6 @@ from penstock.testbed.cluster import Cluster
 from penstock.testbed.parts import find_parts
 from penstock.testbed.spark import SparkCluster
 from penstock.testbed.waiting import wait_until
-from penstock.testbed.warm_up import warm_up
 from shifting_load import shifting_load
 
 PARTITIONS, SIZE_BYTES = 16, 1000
@@ -129,7 +129,7 @@ def measure(quick: bool, say: Say) -> tuple[dict[str, Any], list[Row]]:
         Cluster(ClusterSpec(brokers=3), parts=find_parts(os.environ), on_progress=say) as cluster,
         tempfile.TemporaryDirectory(prefix="penstock-bench-autoscaler-") as scratch,
     ):
-        warm_up(cluster, 5)
+        warm_up(cluster)
         say("starting Spark")
         spark = session(query.with_retries("local[16]"), app="bench", config=query.SPARK_CONFIG)
         stage = Stage(spark, cluster, Path(scratch))

@@ -36,12 +36,12 @@ from penstock.domain.errors import PenstockError
 from penstock.domain.lake.pipeline import Pipeline, Stream
 from penstock.java import find_java
 from penstock.measure.backlog import fill
+from penstock.measure.warm_up import warm_up
 from penstock.pipeline.lake import query
 from penstock.pipeline.lake.landing import Landed
 from penstock.pipeline.session import session
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.parts import find_parts
-from penstock.testbed.warm_up import warm_up
 from steady_load import steady_load
 
 PARTITIONS, LANES = 12, 2
@@ -65,7 +65,7 @@ def measure(quick: bool, say: Say) -> tuple[dict[str, Any], list[Row]]:
         Cluster(ClusterSpec(brokers=3), parts=find_parts(os.environ), on_progress=say) as cluster,
         tempfile.TemporaryDirectory(prefix="penstock-bench-lake-") as scratch,
     ):
-        warm_up(cluster, 5)
+        warm_up(cluster)
         config = {**query.SPARK_CONFIG, "spark.sql.streaming.numRecentProgressUpdates": "10000",
                   "spark.sql.parquet.compression.codec": "zstd", "spark.jars": _jars(),
                   # Fifty by default, which costs the connector a second per micro-batch.

@@ -30,9 +30,9 @@ from penstock.measure.load import Load
 from penstock.measure.load_plan import LoadPlan
 from penstock.measure.producing import ProducerJob, Producing
 from penstock.measure.punctual import be_punctual, keep_python_out_of_the_way
+from penstock.measure.warm_up import warm_up
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.parts import find_parts
-from penstock.testbed.warm_up import warm_up
 
 SIZE_BYTES = 100
 PARTITIONS = 3
@@ -49,7 +49,7 @@ def measure(quick: bool, say: Say) -> tuple[dict[str, Any], list[Row]]:
     spec = ClusterSpec(brokers=1, place="loopback")
     say("starting a broker")
     with Cluster(spec, parts=find_parts(os.environ)) as cluster:
-        warm_up(cluster, 5 if quick else 15)
+        warm_up(cluster)
         speeds = _speeds(cluster, messages, repeats, say)
         machine = _in_process(_machine_lag_us)
         punctuality = _punctuality(cluster, 3 if quick else 5, 10, say)

@@ -29,12 +29,12 @@ from penstock.domain.errors import PenstockError
 from penstock.domain.lake.pipeline import Pipeline, Stream
 from penstock.domain.lake.plan import Plan
 from penstock.measure.backlog import fill
+from penstock.measure.warm_up import warm_up
 from penstock.pipeline.lake import query
 from penstock.pipeline.lake.landing import Landed
 from penstock.pipeline.session import session
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.parts import find_parts
-from penstock.testbed.warm_up import warm_up
 from steady_load import steady_load
 
 PARTITIONS, LANES, SIZE_BYTES = 16, 2, 1000
@@ -50,7 +50,7 @@ def measure(quick: bool, say: Say) -> tuple[dict[str, Any], list[Row]]:
         Cluster(ClusterSpec(brokers=3), parts=find_parts(os.environ), on_progress=say) as cluster,
         tempfile.TemporaryDirectory(prefix="penstock-bench-moves-") as scratch,
     ):
-        warm_up(cluster, 5)
+        warm_up(cluster)
         total = (batches + _WARM_BATCHES + 10) * LANES * LANE_BYTES
         config = cluster.client_config
         for topic in ("backlog", "stream"):

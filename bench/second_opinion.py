@@ -38,9 +38,9 @@ from penstock.domain.settings import ProducerSettings
 from penstock.domain.workload import Payload, Workload
 from penstock.measure.carry_out import carry_out
 from penstock.measure.run_directory import RunDirectory
+from penstock.measure.warm_up import warm_up
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.parts import find_parts
-from penstock.testbed.warm_up import warm_up
 
 RATE_PER_S, SIZE_BYTES, LINGER_MS, IN_FLIGHT = 200, 200, 5, 5
 UNQUEUED_LINGER_MS, ROUND_TRIP_MS = 100, 20.0
@@ -65,7 +65,7 @@ def measure(quick: bool, say: Callable[[str], None]) -> tuple[dict[str, Any], li
         tempfile.TemporaryDirectory() as scratch,
     ):
         say("warming up")
-        warm_up(cluster, 10)
+        warm_up(cluster)
         for turn in range(repeats):
             say(f"turn {turn + 1} of {repeats}")
             for name, (acks, linger_ms) in PRODUCE.items():

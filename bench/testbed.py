@@ -26,12 +26,12 @@ from penstock.domain.errors import MissingPart
 from penstock.domain.network import Link, LinkCondition, NetworkSpec
 from penstock.domain.network.delay_constant import ConstantDelay
 from penstock.domain.network.loss_bernoulli import BernoulliLoss
+from penstock.measure.warm_up import warm_up
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.network.hosts import Network
 from penstock.testbed.network.probe import flood_bytes, flood_packets, probe
 from penstock.testbed.observe import observe
 from penstock.testbed.parts import Parts, find_parts
-from penstock.testbed.warm_up import warm_up
 
 SRC, DST = "producer-1", "consumer-1"
 Say = Callable[[str], None]
@@ -116,7 +116,7 @@ def _resident_mb(cluster: Cluster) -> list[float]:
 
 def _after_use(cluster: Cluster, say: Say) -> float:
     say("memory after use")
-    warm_up(cluster, 10)
+    warm_up(cluster)
     return max(_resident_mb(cluster))
 
 

@@ -13,6 +13,7 @@ import pytest
 from penstock.domain.cluster import TopicSpec
 from penstock.domain.facts import Conditions
 from penstock.domain.grid import ExperimentGrid
+from penstock.domain.warm_up import WarmUpLimits
 from penstock.measure.experiments import consumption, production
 from penstock.measure.experiments import series as experiments
 from penstock.measure.experiments.assemble import assemble
@@ -115,7 +116,7 @@ def test_an_experiment_that_was_interrupted_goes_on_and_ends_in_facts(
         repeats=1,
         seconds=2,
         warm_up_s=1,
-        cluster_warm_up_s=0,
+        cluster_warm_up=WarmUpLimits(limit_s=0),
         schedule_lag_ms=10_000,
     )
     series = experiments.create("end-to-end", grid, tmp_path)

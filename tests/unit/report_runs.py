@@ -12,7 +12,9 @@ from penstock.domain.metrics import Counts, Distribution, Estimate, RunMetrics, 
 from penstock.domain.objective import Objective
 from penstock.domain.run import ConsumerReport, Experiment, ProducerReport, Run, RunEvent
 from penstock.domain.settings import ProducerSettings
+from penstock.domain.steadiness import Steadiness
 from penstock.domain.verdict import judge
+from penstock.domain.warm_up import ClusterState, WarmUp
 from penstock.domain.workload import Workload
 from penstock.report.shown import Shown
 
@@ -55,6 +57,7 @@ def metrics(
     half: float | None = 1.0,
     sent: int = 1000,
     seconds: tuple[Second, ...] | None = None,
+    steadiness: Steadiness | None = None,
     **counts: int,
 ) -> RunMetrics:
     delivered = sent - lost - duplicated
@@ -104,6 +107,7 @@ def metrics(
         throughput_mb_per_s=estimate(0.01, noise),
         goodput_mb_per_s=estimate(0.01, noise) if arrived else None,
         timely_mb_per_s=estimate(0.009, noise) if arrived else None,
+        steadiness=steadiness,
         seconds=seconds,
     )
 
@@ -165,14 +169,43 @@ def shown(
     return Shown(run=made, metrics=of, verdict=verdict, label=label)
 
 
-def acks(value: str, p50_ms: float, repeat: int = 0, **of: Any) -> Shown:
+def acks(
+    value: str,
+    p50_ms: float,
+    repeat: int = 0,
+    of_run: Mapping[str, Any] | None = None,
+    **of: Any,
+) -> Shown:
     """One cell of a matrix over acks."""
+    settings = ProducerSettings(acks=value)  # type: ignore[arg-type]
     return shown(
         f"acks={value} #{repeat + 1}",
         metrics(p50_ms=p50_ms, **of),
-        run({"settings.acks": value}, repeat, ProducerSettings(acks=value)),  # type: ignore[arg-type]
+        run({"settings.acks": value}, repeat, settings, **(of_run or {})),
     )
 
 
 OBJECTIVE = Objective(latency_ms=50, violation_share=0.01, lost_share=0.001, duplicated_share=0.1)
+GREW = "latency grew from 14.4 to 18.6 s: the brokers do 1,050 of the 1,200 messages/s offered"
+UNSTEADY = Steadiness(
+    state="unsteady",
+    sentence=GREW,
+    judged_s=12.5,
+    latency_first_ms=14_400.0,
+    latency_last_ms=18_600.0,
+    waiting_first=17,
+    waiting_last=1_817,
+)
+STILL_WARMING = "the cluster was still warming up after 91 s: CPU per request fell by 31 %"
+COLD = ClusterState(
+    age_s=123.4,
+    requests_served=45_678,
+    warm_up=WarmUp(
+        state="still warming up",
+        sentence=STILL_WARMING,
+        took_s=91.2,
+        first_cpu_ms_per_request=9.87,
+        cpu_ms_per_request=1.23,
+    ),
+)
 KILL = RunEvent(at_s=4.0, took_s=0.4, sentence="broker 2 was killed")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.domain.cluster import ClusterSpec, TopicSpec
 from penstock.domain.fault import BrokerFault
+from penstock.domain.lake.pipeline import Pipeline, Stream
 from penstock.domain.network import NetworkTrace
 from penstock.domain.objective import KpiWeights
 from penstock.domain.run import Experiment
@@ -42,6 +43,7 @@ SCALARS: dict[Any, st.SearchStrategy[Any]] = {
     bool: st.booleans(),
 }
 NAMES = st.from_regex(r"[a-z0-9._-]{1,20}", fullmatch=True).filter(lambda n: n.strip("."))
+TABLES = st.from_regex(r"[a-z][a-z0-9_]{1,10}", fullmatch=True)
 # Fields whose rules a random value hardly ever meets.
 SPECIAL: dict[tuple[type, str], st.SearchStrategy[Any]] = {
     (TopicSpec, "name"): NAMES,
@@ -51,6 +53,12 @@ SPECIAL: dict[tuple[type, str], st.SearchStrategy[Any]] = {
     (Experiment, "name"): st.from_regex(r"[a-z0-9][a-z0-9._-]{1,20}", fullmatch=True),
     (Experiment, "existing"): st.none(),  # allows neither faults nor a cluster
     (Scenario, "expect"): st.just(()),  # names axes of the matrix
+    (Pipeline, "name"): TABLES,
+    (Pipeline, "streams"): st.deferred(
+        lambda: st.lists(values(Stream), min_size=1, max_size=2)
+    ).map(tuple),
+    (Stream, "topics"): st.lists(NAMES, min_size=1, max_size=2).map(tuple),
+    (Stream, "table"): TABLES,
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,14 @@ from scipy.signal import lfilter
 from penstock import specs
 from penstock.domain.metrics import Estimate
 from penstock.measure import batch_means
-from penstock.measure.batch_means import compare, of_quantile, of_ratio, of_repeats, of_share
+from penstock.measure.batch_means import (
+    compare,
+    disagreement,
+    of_quantile,
+    of_ratio,
+    of_repeats,
+    of_share,
+)
 from penstock.measure.histogram import EMPTY, Histogram
 
 Floats = npt.NDArray[np.float64]
@@ -328,3 +336,81 @@ def test_no_loss_against_much_loss_exceeds_the_noise_and_against_little_does_not
     little = of_share([0] * 99 + [3], [1000] * 100)
     assert compare(none, much).exceeds_noise
     assert not compare(none, little).exceeds_noise
+
+
+# --- repeats that disagree -----------------------------------------------------------------------
+
+
+def runs_of(rng: np.random.Generator, *means: float, correlation: float = 0.8) -> list[Estimate]:
+    return [of_ratio(mean + ar1(rng, correlation, 300), np.ones(300)) for mean in means]
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.8])
+def test_runs_of_one_thing_seldom_disagree(correlation: float) -> None:
+    # So low a level that chance alone makes a difference that matters.
+    def one(rng: np.random.Generator) -> bool:
+        return disagreement(runs_of(rng, 1, 1, 1, correlation=correlation)) is not None
+
+    assert coverage(one) < 0.07
+
+
+def test_a_run_that_stands_out_disagrees() -> None:
+    def one(rng: np.random.Generator) -> bool:
+        return disagreement(runs_of(rng, 5, 5, 7)) is not None
+
+    assert coverage(one, runs=100) > 0.9
+
+
+def test_a_disagreement_has_its_numbers() -> None:
+    around = [Estimate(value=v, low=v - 1, high=v + 1) for v in (10.0, 10.5, 14.0)]
+    result = disagreement(around)
+    assert result is not None
+    assert (result.smallest, result.largest) == (10, 14)
+    distances = np.array([10, 10.5, 14]) - 11.5
+    q = (1.959964**2 * distances**2).sum()
+    assert result.p_value == pytest.approx(stats.chi2.sf(q, 2))
+    assert specs.to_data(result)["largest"] == 14
+
+
+def test_runs_that_are_close_agree_however_sure_they_are() -> None:
+    sure = [Estimate(value=v, low=v - 0.001, high=v + 0.001) for v in (10.0, 10.9)]
+    assert disagreement(sure) is None
+    assert disagreement([*sure, replace(sure[0], value=11.1, low=11, high=11.2)]) is not None
+
+
+def test_the_side_that_faces_the_others_counts() -> None:
+    low = Estimate(value=10, low=9.9, high=20)
+    high = Estimate(value=15, low=5, high=15.1)
+    assert disagreement([low, high]) is None
+    assert disagreement([replace(low, low=0, high=10.1), replace(high, low=14.9, high=25)])
+
+
+def test_no_loss_against_much_loss_disagrees() -> None:
+    none = of_share([0] * 100, [1000] * 100, together=10)
+    rng = np.random.default_rng(5)
+    much = of_share(rng.binomial(1000, 0.1, 100), [1000] * 100)
+    assert disagreement([none, none]) is None
+    result = disagreement([none, much])
+    assert result is not None
+    assert result.smallest == 0
+
+
+def test_without_two_intervals_nothing_disagrees() -> None:
+    known = Estimate(value=10, low=9, high=11)
+    no_width = Estimate(value=20, low=20, high=20)
+    unknown = Estimate(value=math.nan, low=1, high=2)
+    for repeats in ([], [known], [known, Estimate(value=99)], [known, no_width], [known, unknown]):
+        assert disagreement(repeats) is None
+    assert disagreement([no_width, replace(no_width, value=1, low=1, high=1)]) is None
+    assert disagreement([known, no_width, replace(known, value=30, low=29, high=31)]) is not None
+
+
+sides = st.one_of(st.just(0.0), st.floats(1e-12, 1e6))
+
+
+@given(st.lists(st.tuples(st.floats(0, 1e9), sides, sides), max_size=8))
+def test_any_intervals_have_a_p_value(rows: list[tuple[float, float, float]]) -> None:
+    result = disagreement([Estimate(value=v, low=v - a, high=v + b) for v, a, b in rows])
+    if result is not None:
+        assert 0 <= result.p_value < 0.01
+        assert result.largest > 1.1 * result.smallest

@@ -186,7 +186,7 @@ def test_an_invalid_side_is_shown_and_not_judged():
 def test_an_invalid_base_is_no_base():
     found = compare([spoilt("1", 10.0), acks("all", 500.0)])
     assert not any(value.exceeds_noise for row in found.rows for value in row.values)
-    assert found.sentence == "acks=1 #1 is no base to compare with: the generator was late."
+    assert found.sentence == "acks=1 #1 cannot be the base: the generator was late."
 
 
 def test_a_failed_run_is_not_used():

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from penstock.domain.figure import check_name, figure
 from penstock.domain.findings import findings
 from penstock.domain.metrics import Counts, Distribution, Estimate, RunMetrics
 from penstock.domain.shapes.monotone import Falls, Rises
+from penstock.domain.steadiness import Steadiness
 from penstock.domain.value import FieldError
 
 AXES = {"settings.acks": ("1", "all"), "workload.payload.size_bytes": ("50", "200", "1000")}
@@ -70,6 +73,35 @@ def test_a_cell_without_a_figure_is_no_evidence() -> None:
     assert not one.holds
     assert not two.holds
     assert "3 of 3 cells have no valid run" in one.sentence
+
+
+def unsteady(result: tuple[dict[str, str], RunMetrics]) -> tuple[dict[str, str], RunMetrics]:
+    cell, of = result
+    return cell, replace(of, steadiness=Steadiness(state="unsteady", sentence="latency grew"))
+
+
+def test_times_of_runs_that_were_not_steady_are_no_evidence() -> None:
+    sizes = AXES["workload.payload.size_bytes"]
+    cells = [{"settings.acks": "1", "workload.payload.size_bytes": size} for size in sizes]
+    runs = [(cell, metrics(0.0, p99=p99)) for cell, p99 in zip(cells, (30, 20, 10), strict=True)]
+    shape = Falls(
+        figure="latency.p99_ms", over="workload.payload.size_bytes", where={"settings.acks": "1"}
+    )
+    spoilt = unsteady((cells[2], metrics(0.0, p99=1000)))
+    (with_another,) = findings([shape], AXES, [*runs, spoilt])
+    assert with_another.holds and "30 → 20 → 10" in with_another.sentence
+    (alone,) = findings([shape], AXES, [*runs[:2], spoilt])
+    assert not alone.holds
+    assert "1 of 3 cells have no valid run with it; 1 run was not steady" in alone.sentence
+
+
+def test_other_figures_of_runs_that_were_not_steady_stay() -> None:
+    shape = Falls(
+        figure="lost_share", over="workload.payload.size_bytes", where={"settings.acks": "1"}
+    )
+    found = [unsteady(result) for result in results(**{"1": [0.5, 0.3, 0.1]})]
+    (finding,) = findings([shape], AXES, found)
+    assert finding.holds and "0.5 → 0.3 → 0.1" in finding.sentence
 
 
 def test_figures_have_names() -> None:

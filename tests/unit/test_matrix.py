@@ -29,7 +29,7 @@ def test_without_a_matrix_there_is_one_cell() -> None:
 
 
 def test_every_combination_and_repeat_is_a_cell() -> None:
-    made = cells(
+    *made, again = cells(
         scenario(
             repeats=2,
             seed=7,
@@ -45,11 +45,24 @@ def test_every_combination_and_repeat_is_a_cell() -> None:
     assert {c.experiment.seed for c in made[:4]} == {7}
     assert {c.experiment.seed for c in made[4:]} == {8}
     assert made[1].label == "acks=1, size_bytes=1000"
-    assert len({c.folder for c in made}) == 8
+    assert len({c.folder for c in (*made, again)}) == 9
+
+
+def test_the_first_cell_comes_again_at_the_end() -> None:
+    matrix = {"settings.acks": ["1", "all"]}
+    *made, again = cells(scenario(repeats=2, matrix=matrix), "s.yaml")
+    assert again.is_again
+    assert not any(c.is_again for c in made)
+    assert again.experiment == made[0].experiment
+    assert again.folder not in {c.folder for c in made}
+    assert again.label == "acks=1, again"
+    # Where there is nothing that could drift apart, or the user does without, it does not.
+    assert len(cells(scenario(repeats=3), "s.yaml")) == 3
+    assert len(cells(scenario(matrix=matrix, repeat_first=False), "s.yaml")) == 2
 
 
 def test_kafkas_own_names_keep_their_dots() -> None:
-    made = cells(
+    *made, _ = cells(
         scenario(
             matrix={
                 "settings.batch.num.messages": [1, 10],
@@ -140,7 +153,7 @@ def test_a_value_may_change_other_fields_along_with_it() -> None:
         {"value": size, "with": {"workload.arrivals.rate_per_s": rate, "settings.linger.ms": 7}}
         for size, rate in ((50, 600), (100, 300))
     ]
-    made = cells(scenario(matrix={"workload.payload.size_bytes": values}), "s.yaml")
+    *made, _ = cells(scenario(matrix={"workload.payload.size_bytes": values}), "s.yaml")
     assert [c.label for c in made] == ["size_bytes=50", "size_bytes=100"]
     assert [c.experiment.workload.payload.size_bytes for c in made] == [50, 100]
     assert [c.experiment.workload.arrivals.mean_per_s for c in made] == [600, 300]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic_ns
 from typing import Any, Literal
@@ -231,6 +232,28 @@ def test_an_abandoned_generator_ends_and_keeps_its_trace(tmp_path: Path) -> None
     assert 0 < report.sent < 6000
     # What was still to come is nobody's fault: it is not written down as never sent.
     assert pq.read_table(tmp_path / "sent" / "producer-1.parquet").num_rows == report.sent
+
+
+@pytest.mark.parametrize("loop", ["open", "closed"])
+def test_the_measured_time_begins_when_the_cluster_is_warm(
+    tmp_path: Path, loop: Literal["open", "closed"]
+) -> None:
+    job = _job(tmp_path, ConstantArrivals(rate_per_s=500), loop, duration_s=0.2)
+    job = replace(job, longest_warm_up_s=60)
+    made = Producing(job, FakeClient())  # type: ignore[arg-type]
+    begins_ns = monotonic_ns() + 10_000_000
+    from_ns, to_ns = begins_ns + 300_000_000, begins_ns + 500_000_000
+    threading.Timer(0.1, lambda: made.measure(from_ns, to_ns)).start()
+    made.run(begins_ns, threading.Event())
+    report = made.finish()
+    assert monotonic_ns() < begins_ns + 20_000_000_000, "the schedule of a minute was cut"
+    sent = pq.read_table(tmp_path / "sent" / "producer-1.parquet").to_pandas()
+    assert sent.intended_ns.max() < to_ns
+    assert report.scheduled == report.sent == len(sent)
+    if loop == "open":
+        assert report.sent == 250
+        # Its own lag is that of the measured time only.
+        assert made._trace.lag.count == 100
 
 
 def test_a_generator_that_never_ran_leaves_nothing_behind(tmp_path: Path) -> None:

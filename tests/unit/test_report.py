@@ -20,11 +20,12 @@ from penstock.domain.settings import ProducerSettings
 from penstock.domain.shapes import Finding
 from penstock.domain.verdict import Judgement, Verdict
 from penstock.report import differing, numbers, outcome, tables
-from penstock.report.charts import by_percentile, latency_by_percentile, message_states
+from penstock.report.charts import message_states
 from penstock.report.figures import COUNTS
 from penstock.report.markup import data_script
 from penstock.report.over_matrix import axes, over_matrix
 from penstock.report.page import render, write_report
+from penstock.report.percentiles import by_percentile, latency_by_percentile
 from penstock.report.shown import Shown, sides
 from penstock.report.timeline import timeline
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.domain.metrics import Counts, Estimate, RunMetrics
 from penstock.domain.objective import Objective
+from penstock.domain.steadiness import Steadiness
 from penstock.domain.verdict import judge
 
 
@@ -60,3 +61,37 @@ def test_an_invalid_run_meets_nothing() -> None:
     verdict = judge(Objective(lost_share=0.5), metrics(), ("the generator was late",))
     assert not verdict.is_met
     assert "invalid: the generator was late" in verdict.sentence
+
+
+UNSTEADY = Steadiness(state="unsteady", sentence="latency grew from 14 to 19 s")
+
+
+def test_an_objective_is_not_judged_on_a_run_that_was_not_steady() -> None:
+    lenient = Objective(lost_share=0.5, latency_ms=50, violation_share=1.0)
+    assert judge(lenient, metrics(), ()).is_met
+    verdict = judge(lenient, metrics(steadiness=UNSTEADY), ())
+    assert not verdict.is_met and not verdict.is_judged
+    assert verdict.judgements == () and verdict.has_limits
+    assert verdict.sentence == "The objective is not judged: latency grew from 14 to 19 s."
+
+
+def test_that_a_run_is_invalid_is_worse_than_that_it_was_not_steady() -> None:
+    verdict = judge(Objective(lost_share=0.5), metrics(steadiness=UNSTEADY), ("late",))
+    assert not verdict.is_judged
+    assert verdict.sentence == "The run is invalid: late."
+
+
+def test_a_run_that_was_not_steady_has_nothing_to_judge_without_a_limit() -> None:
+    for objective in (None, Objective()):
+        verdict = judge(objective, metrics(steadiness=UNSTEADY), ())
+        assert verdict.is_met and verdict.is_judged and not verdict.has_limits
+
+
+def test_only_unsteady_runs_are_not_judged() -> None:
+    for state in ("steady", "not tested", "not meant to be"):
+        verdict = judge(
+            Objective(lost_share=0.5),
+            metrics(steadiness=Steadiness(state=state, sentence="x")),  # type: ignore[arg-type]
+            (),
+        )
+        assert verdict.is_met and verdict.is_judged

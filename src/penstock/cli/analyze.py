@@ -43,14 +43,17 @@ def analyze(
         mine = [one for one in shown if one.run.id in ids]
         its = evidence.findings_of(campaigns[path], mine) if path in campaigns else ()
         if mine:
-            write_report(path / REPORT, mine, path.resolve().name, its, evidence.failures(within))
+            lost, drift = evidence.failures(within), evidence.drift_of(mine, within)
+            write_report(path / REPORT, mine, path.resolve().name, its, lost, drift)
             reports.append(path / REPORT)
         found += its
-    sentence = outcome.of_shown(shown, found, failed)
+    drift = evidence.drift_of(shown, directories)
+    sentence = outcome.of_shown(shown, found, failed, drift)
     if as_json:
         output.emit_json(
             {
                 "outcome": sentence,
+                **evidence.doubts_as_data(shown, drift),
                 "reports": reports,
                 "runs": evidence.as_data(shown, directories),
                 "failed": [{"cell": cell, "reason": reason} for cell, reason in failed],
@@ -59,6 +62,6 @@ def analyze(
         )
         return
     output.outcome(sentence)
-    evidence.show(shown, found, failed)
+    evidence.show(shown, found, failed, drift)
     for report in reports:
         output.note(f"Evidence: {report}")

@@ -8,7 +8,7 @@ import click
 
 from penstock.cli import evidence, options, output
 from penstock.measure.run_directory import find_runs
-from penstock.report import tables
+from penstock.report import outcome, tables
 from penstock.report.comparison import compare as compare_runs
 from penstock.report.page import write_report
 
@@ -25,7 +25,8 @@ _BECAME = {"failed": "failed", "interrupted": "was interrupted"}
 def compare(runs: tuple[Path, ...], report: Path | None, master: str, as_json: bool) -> None:
     """Compare RUNS (directories of runs or campaigns) with the first of them."""
     directories = []
-    for directory in find_runs(runs):
+    every = find_runs(runs)
+    for directory in every:
         status = directory.run().status
         if status == "complete":
             directories.append(directory)
@@ -37,12 +38,16 @@ def compare(runs: tuple[Path, ...], report: Path | None, master: str, as_json: b
             evidence.analyse(spark, new, (), say)
     shown = evidence.read_back(directories)
     comparison = compare_runs(shown)
+    drift = evidence.drift_of(shown, every)
+    sentence = outcome.of_shown(shown, drift=drift)
     if report is not None:
-        write_report(report, shown, "Comparison")
+        write_report(report, shown, "Comparison", drift=drift)
     if as_json:
-        output.emit_json({"outcome": comparison.sentence, "comparison": comparison})
+        doubts = evidence.doubts_as_data(shown, drift)
+        output.emit_json({"outcome": sentence, **doubts, "comparison": comparison})
         return
-    output.outcome(comparison.sentence)
+    output.outcome(sentence)
+    evidence.warn_of(shown, drift)
     output.table(*tables.compared(comparison))
     for note in comparison.notes:
         output.note(note)

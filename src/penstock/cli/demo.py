@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
@@ -25,7 +26,8 @@ from penstock.measure import campaign as campaigns
 from penstock.measure.run_directory import REPORT
 from penstock.progress import Progress
 from penstock.report import outcome
-from penstock.report.shown import Shown
+from penstock.report.drift import Drift
+from penstock.report.shown import Shown, counted
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.connection import KafkaCluster
 
@@ -61,8 +63,12 @@ def demo(out: Path, as_json: bool) -> None:
     shown, _, directories = carry_out(campaign, "local[*]", after_load=land)
     failed = evidence.failures(directories)
     evidence.require_some(shown, directories)
-    is_sound = not failed and not any(one.problems for one in shown)
-    sentence = _sentence(shown) if is_sound else outcome.of_shown(shown, failed=failed)
+    drift = evidence.drift_of(shown, directories)
+    is_sound = not failed and not any(one.problems for one in counted(shown))
+    if is_sound:
+        sentence = _sentence(counted(shown), drift)
+    else:
+        sentence = outcome.of_shown(shown, failed=failed, drift=drift)
     audit = None if failed else _audit(lake)
     report = campaign.path / REPORT
     if as_json:
@@ -70,6 +76,7 @@ def demo(out: Path, as_json: bool) -> None:
         output.emit_json(
             {
                 "outcome": sentence,
+                **evidence.doubts_as_data(shown, drift),
                 "report": report,
                 "runs": runs,
                 "audit": audit,
@@ -78,7 +85,7 @@ def demo(out: Path, as_json: bool) -> None:
         )
     else:
         output.outcome(sentence)
-        evidence.show(shown, failed=failed)
+        evidence.show(shown, failed=failed, drift=drift)
         output.note(f"Evidence: {report}")
         if audit is not None:
             output.note(f"The lake, its pipeline killed once on the way: {lake.lake}")
@@ -100,10 +107,17 @@ def _audit(lake: DemoLake) -> dict[str, Any]:
         return lake.audit()
 
 
-def _sentence(shown: list[Shown]) -> str:
-    told = []
+def _sentence(shown: Sequence[Shown], drift: Sequence[Drift]) -> str:
+    clauses = []
     for one in shown:
         counts, latency = one.metrics.counts, one.metrics.acknowledgement
         wait = f" and took {latency.percentiles_ms['50'].value:.0f} ms (median)" if latency else ""
-        told.append(f"{one.label} broke {counts.acknowledged_yet_lost} promises{wait}")
-    return f"When a broker died, {', '.join(told)}: acknowledged messages that were lost."
+        if one.unsteadiness:
+            wait = ""
+        clauses.append(f"{one.label} broke {counts.acknowledged_yet_lost} promises{wait}")
+    sentences = [
+        *outcome.doubts(shown, (), drift),
+        outcome.unsteady(shown),
+        f"When a broker died, {', '.join(clauses)}: acknowledged messages that were lost.",
+    ]
+    return " ".join(filter(None, sentences))

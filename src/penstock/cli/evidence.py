@@ -23,8 +23,11 @@ from penstock.measure.hdr_log import HdrLog, Interval, write
 from penstock.measure.histogram import Histogram
 from penstock.measure.run_directory import CELLS, HISTOGRAMS, RunDirectory
 from penstock.progress import Progress
-from penstock.report import tables
-from penstock.report.shown import Shown, cell_label
+from penstock.report import outcome, tables
+from penstock.report.disagreement import disagreements
+from penstock.report.drift import Drift, drifts
+from penstock.report.notices import notices
+from penstock.report.shown import Shown, cell_label, counted, sides, with_coldness
 
 VERDICT_EXIT = 10
 
@@ -121,45 +124,82 @@ def findings_of(campaign: Campaign, shown: Sequence[Shown]) -> tuple[Finding, ..
         path: tuple(dict.fromkeys(cell.values[path] for cell in campaign.cells))
         for path in campaign.scenario.matrix
     }
-    results = [(one.run.cell, one.metrics) for one in shown if not one.run.invalid]
+    results = [
+        (one.run.cell, one.metrics) for one in shown if not one.run.invalid and not one.run.is_again
+    ]
     return findings(campaign.scenario.expect, axes, results)
 
 
 def failures(directories: Sequence[RunDirectory]) -> list[tuple[str, str]]:
-    """The cells that failed, each with its reason."""
+    """The cells that failed, each with its reason. Not the first cell run again, which is for drift
+    only."""
     runs = [(directory, directory.run()) for directory in directories]
     return [
-        (cell_label(run) or directory.path.name, run.reason.splitlines()[0] if run.reason else "")
+        (
+            with_coldness(cell_label(run) or directory.path.name, [run]),
+            run.reason.splitlines()[0] if run.reason else "",
+        )
         for directory, run in runs
-        if run.status == "failed"
+        if run.status == "failed" and not run.is_again
     ]
+
+
+def drift_of(shown: Sequence[Shown], directories: Sequence[RunDirectory]) -> tuple[Drift, ...]:
+    """What drifted in the campaigns; of runs without metrics, why that cannot be judged."""
+    analysed = {one.run.id for one in shown}
+    runs = [(_origin(directory), directory.run()) for directory in directories]
+    return drifts(shown, [(origin, run) for origin, run in runs if run.id not in analysed])
 
 
 def show(
     shown: Sequence[Shown],
     findings: Sequence[Finding] = (),
     failed: Sequence[tuple[str, str]] = (),
+    drift: Sequence[Drift] = (),
 ) -> None:
-    """The tables, after the outcome."""
+    """What must be known before the figures are used, then the tables, after the outcome."""
     for cell, reason in failed:
         output.warn(f"failed: {cell}: {reason}")
-    for one in shown:
-        for reason in one.run.invalid:
-            output.warn(f"{one.label}: INVALID: {reason}")
-        for warning in (*one.run.warnings, *one.metrics.warnings):
-            output.warn(f"{one.label}: {warning}")
+    shown = counted(shown)
+    warn_of(shown, drift)
     if len(shown) > tables.MOST_COLUMNS:
         output.table(*tables.overview(shown))
     elif shown:
         output.table(*tables.states(shown))
         output.table(*tables.latencies(shown))
         output.table(*tables.throughputs(shown))
-    if any(one.verdict and one.verdict.judgements for one in shown) and len(shown) <= 10:
+    if any(one.verdict and one.verdict.has_limits for one in shown) and len(shown) <= 10:
         output.table(*(tables.verdicts(shown) if len(shown) > 1 else _verdict(shown[0])))
     if findings:
         output.table(
             ["expected", ""], [[f.sentence, "holds" if f.holds else "NOT THERE"] for f in findings]
         )
+
+
+_WORDS = {"invalid": "INVALID: ", "cold": "COLD: ", "unsteady": "NOT STEADY: "}
+
+
+def warn_of(shown: Sequence[Shown], drift: Sequence[Drift]) -> None:
+    """The notices of the page, without those that the outcome said already."""
+    disagreeing = disagreements(sides(shown))
+    said = {
+        *(each.sentence for each in disagreeing[: outcome.MOST_DISAGREEMENTS]),
+        *(each.sentence for each in drift if each.state == "drift"),
+    }
+    for notice in notices(counted(shown), disagreeing, drift):
+        if notice.text in said:
+            continue
+        about = f"{notice.label}: " if notice.label else ""
+        text = f"{about}{_WORDS.get(notice.kind, '')}{notice.text}"
+        if notice.kind == "note":
+            output.note(text)
+        else:
+            output.warn(text)
+
+
+def doubts_as_data(shown: Sequence[Shown], drift: Sequence[Drift]) -> dict[str, object]:
+    """For --json: what makes all figures doubtful, whichever command shows them."""
+    return {"disagreements": disagreements(sides(shown)), "drift": drift}
 
 
 def as_data(shown: Sequence[Shown], directories: Sequence[RunDirectory]) -> list[dict[str, Any]]:
@@ -173,10 +213,14 @@ def as_data(shown: Sequence[Shown], directories: Sequence[RunDirectory]) -> list
             "repeat": one.run.repeat,
             "invalid": one.run.invalid,
             "warnings": one.run.warnings,
+            "coldness": one.run.coldness,
+            "unsteadiness": one.unsteadiness,
+            "cluster_state": one.run.cluster_state,
+            "observer": one.run.observer,
             "metrics": _without_bulk(one.metrics),
             "verdict": one.verdict,
         }
-        for one in shown
+        for one in counted(shown)
     ]
 
 
@@ -233,13 +277,15 @@ def _labels(directories: Sequence[RunDirectory]) -> list[str]:
     names = []
     for directory, run in zip(directories, runs, strict=True):
         name = cell_label(run) or directory.path.resolve().name
-        names.append(f"{name} #{run.repeat + 1}" if has_repeats else name)
-    if len(set(names)) == len(names):
-        return names
-    return [
+        if run.is_again:
+            names.append(f"{name}, again")
+        else:
+            names.append(f"{name} #{run.repeat + 1}" if has_repeats else name)
+    told_apart = [
         name if names.count(name) == 1 else f"{name} ({_place(directory.path)})"
         for name, directory in zip(names, directories, strict=True)
     ]
+    return [with_coldness(name, [run]) for name, run in zip(told_apart, runs, strict=True)]
 
 
 def _origin(directory: RunDirectory) -> str:

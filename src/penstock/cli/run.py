@@ -21,7 +21,7 @@ from penstock.measure.run_directory import REPORT, RunDirectory
 from penstock.progress import Progress
 from penstock.report import outcome
 from penstock.report.page import write_report
-from penstock.report.shown import Shown
+from penstock.report.shown import Shown, counted
 from penstock.spec_text import read_text
 from penstock.testbed.connection import KafkaCluster
 
@@ -38,6 +38,10 @@ from penstock.testbed.connection import KafkaCluster
     type=click.Path(path_type=Path),
     help="A driver file, if SCENARIO is a workload of the OpenMessaging Benchmark.",
 )
+@click.option(
+    "--testbed",
+    help="Use this testbed, started by `penstock testbed up`, instead of a new cluster; it stays.",
+)
 @options.latency_limits
 @options.master
 @options.as_json
@@ -47,25 +51,28 @@ def run(
     resume: Path | None,
     retry_failed: bool,
     driver: Path | None,
+    testbed: str | None,
     limits_ms: tuple[float, ...],
     master: str,
     as_json: bool,
 ) -> None:
     """Carry SCENARIO out: load, faults, network; then say what became of the messages.
 
-    Exits with 10 if an objective is not met or an expected shape is not there, with 4 if a run
-    failed.
+    Exits with 10 if an objective is not met or not judged, a run is invalid or an expected shape is
+    not there, with 4 if a run failed.
     """
     campaign = _campaign(scenario, resume, out, driver)
-    shown, found, directories = carry_out(campaign, master, limits_ms, retry_failed)
+    shown, found, directories = carry_out(campaign, master, limits_ms, retry_failed, testbed)
     failed = evidence.failures(directories)
     evidence.require_some(shown, directories)
     report = campaign.path / REPORT
-    sentence = outcome.of_shown(shown, found, failed)
+    drift = evidence.drift_of(shown, directories)
+    sentence = outcome.of_shown(shown, found, failed, drift)
     if as_json:
         output.emit_json(
             {
                 "outcome": sentence,
+                **evidence.doubts_as_data(shown, drift),
                 "directory": campaign.path,
                 "report": report,
                 "runs": evidence.as_data(shown, directories),
@@ -75,7 +82,7 @@ def run(
         )
     else:
         output.outcome(sentence)
-        evidence.show(shown, found, failed)
+        evidence.show(shown, found, failed, drift)
         output.note(f"Evidence: {report}")
     sys.exit(_exit_code(shown, found, failed))
 
@@ -85,6 +92,7 @@ def carry_out(
     master: str,
     limits_ms: tuple[float, ...] = (),
     retry_failed: bool = False,
+    testbed: str | None = None,
     after_load: Callable[[KafkaCluster, Run, Progress], object] = lambda *_: None,
 ) -> tuple[list[Shown], tuple[Finding, ...], list[RunDirectory]]:
     """Load first, then one analysis of all runs, then the report."""
@@ -100,6 +108,7 @@ def carry_out(
             campaigns.carry_on(
                 campaign,
                 retry_failed=retry_failed,
+                testbed=testbed,
                 before_load=spark.get,
                 after_load=lambda cluster, run: after_load(cluster, run, bar.say),
                 on_progress=bar.say,
@@ -118,7 +127,8 @@ def carry_out(
         if shown:
             bar.say("writing the report")
             failed = evidence.failures(directories)
-            write_report(campaign.path / REPORT, shown, campaign.path.name, found, failed)
+            drift = evidence.drift_of(shown, directories)
+            write_report(campaign.path / REPORT, shown, campaign.path.name, found, failed, drift)
     return shown, found, directories
 
 
@@ -148,8 +158,9 @@ def _exit_code(
 ) -> int:
     if failed:
         return TestbedError.exit_code
-    is_met = all(one.verdict is None or one.verdict.is_met for one in shown)
+    runs = counted(shown)
+    is_met = all(one.verdict is None or one.verdict.is_met for one in runs)
     # An invalid run answers nothing, objective or not.
-    is_valid = not any(one.run.invalid for one in shown)
+    is_valid = not any(one.run.invalid for one in runs)
     holds = all(finding.holds for finding in found)
     return 0 if is_met and is_valid and holds else evidence.VERDICT_EXIT

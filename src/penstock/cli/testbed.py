@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,17 +20,22 @@ from penstock.domain.cluster import ClusterSpec
 from penstock.domain.errors import BadInput, TestbedError
 from penstock.domain.fault import FaultPlan
 from penstock.domain.network import NetworkSpec, NetworkTrace
+from penstock.domain.scenario import Scenario
 from penstock.domain.value import FieldError
+from penstock.domain.warm_up import RequestKind, WarmUp, WarmUpLimits
+from penstock.measure import schedule
+from penstock.measure.matrix import cells
+from penstock.measure.warm_up import kind_of, warm_up
+from penstock.spec_text import parse_text, read_text
 from penstock.testbed import lease
+from penstock.testbed.attached import attach, find
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.connection import ExistingCluster
 from penstock.testbed.faults import Event, FaultInjector
-from penstock.testbed.lease import Lease
 from penstock.testbed.network.hosts import Network
 from penstock.testbed.network.trace import TracePlayer
 from penstock.testbed.observe import observe
-from penstock.testbed.parts import Parts, find_parts
-from penstock.testbed.warm_up import warm_up
+from penstock.testbed.parts import find_parts
 
 DEFAULT_NAME = "testbed"
 
@@ -62,7 +67,17 @@ def testbed() -> None:
     "--property", "properties", multiple=True, metavar="NAME=VALUE", help="Any broker property."
 )
 @click.option(
-    "--warm-up", "warm_up_s", type=_SECONDS, default=0, help="Seconds of load beforehand."
+    "--warm",
+    is_flag=True,
+    help="Warm the brokers up: with the requests of SPEC_FILE if it is a scenario.",
+)
+@click.option(
+    "--warm-limit",
+    "warm_limit_s",
+    type=_SECONDS,
+    default=WarmUpLimits().limit_s,
+    show_default=True,
+    help="Seconds for that, at most, for each kind of requests.",
 )
 @click.option("--foreground", is_flag=True, help="Stay until Ctrl-C, then remove everything.")
 @options.as_json
@@ -70,13 +85,18 @@ def up(
     spec_file: Path | None,
     name: str,
     properties: tuple[str, ...],
-    warm_up_s: float,
+    warm: bool,
+    warm_limit_s: float,
     foreground: bool,
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Start a cluster, from a SPEC_FILE (`penstock schema cluster`), options, or both."""
-    spec = _spec(spec_file, options, properties)
+    """Start a cluster, from a SPEC_FILE (`penstock schema cluster`), options, or both.
+
+    SPEC_FILE may be a scenario, too: its cluster is started, for `penstock run SCENARIO --testbed NAME`.
+    """
+    base, kinds = _asked_for(spec_file)
+    spec = _spec(base, options, properties)
     with output.progress() as say:
         parts = find_parts(os.environ, on_progress=say)
         cluster = Cluster(spec, parts=parts, name=name, on_progress=say)
@@ -84,11 +104,13 @@ def up(
         cluster.start()
         took_s = time.monotonic() - began
     with _kept_until_detached(cluster):
-        if warm_up_s:
+        warmed: list[WarmUp] = []
+        if warm:
             with output.progress() as say:
-                say(f"warming up for {warm_up_s:g} s")
-                warm_up(cluster, warm_up_s)
-        _report_up(cluster, name, took_s, as_json)
+                limits = WarmUpLimits(limit_s=warm_limit_s)
+                done = [warm_up(cluster, kind, limits, say) for kind in kinds]
+                warmed = [one for one in done if one is not None]
+        _report_up(cluster, name, took_s, warmed, as_json)
         if foreground:
             signal.pause()
         cluster.detach()
@@ -104,7 +126,9 @@ def _kept_until_detached(cluster: Cluster) -> Iterator[None]:
         raise
 
 
-def _report_up(cluster: Cluster, name: str, took_s: float, as_json: bool) -> None:
+def _report_up(
+    cluster: Cluster, name: str, took_s: float, warmed: list[WarmUp], as_json: bool
+) -> None:
     properties_file = cluster.directory / "client.properties"
     sentence = (
         f"{cluster.spec.brokers} brokers are ready after {took_s:.1f} s: "
@@ -118,11 +142,17 @@ def _report_up(cluster: Cluster, name: str, took_s: float, as_json: bool) -> Non
                 "bootstrap_servers": cluster.bootstrap_servers,
                 "client_properties": properties_file,
                 "ready_after_s": round(took_s, 2),
+                "warm_up": warmed,
                 "directory": cluster.directory,
             }
         )
         return
     output.outcome(sentence)
+    for one in warmed:
+        if one.sentence:
+            output.warn(one.sentence)
+        elif one.took_s:
+            output.note(f"warm:     after {one.took_s:.0f} s and {one.requests:,} requests")
     output.note(f"clients:  {properties_file}")
     if cluster.network is not None:
         output.note(f"on hosts: penstock testbed exec --name {name} producer-1 -- COMMAND")
@@ -206,7 +236,7 @@ def execute(name: str, host: str, command: tuple[str, ...]) -> None:
 def down(name: str, everything: bool, as_json: bool) -> None:
     """Remove a cluster with its processes, networks and files."""
     held = [h for h in lease.leases(lease.default_root()) if lease.is_detached(h)]
-    chosen = held if everything else [_find(name)]
+    chosen = held if everything else [find(name)]
     names = [one.name for one in chosen]
     for one in chosen:
         lease.release(one)
@@ -265,9 +295,19 @@ def fault(file: Path, name: str, as_json: bool) -> None:
     output.conclude(sentence, {"events": injector.events}, as_json)
 
 
-def _spec(file: Path | None, options: dict[str, Any], properties: tuple[str, ...]) -> ClusterSpec:
+def _asked_for(file: Path | None) -> tuple[ClusterSpec, Sequence[RequestKind | None]]:
+    """The cluster of a file, and what to warm it up for; None: the usual requests."""
+    if file is None:
+        return ClusterSpec(), [None]
+    data = parse_text(read_text(file), str(file)).data
+    if not (isinstance(data, Mapping) and "workload" in data):
+        return specs.load(file, ClusterSpec), [None]
+    scenario = schedule.resolve_scenario(specs.load(file, Scenario), file.parent)
+    return scenario.cluster, [kind_of(cell.experiment) for cell in cells(scenario, str(file))]
+
+
+def _spec(base: ClusterSpec, options: dict[str, Any], properties: tuple[str, ...]) -> ClusterSpec:
     given = {name: value for name, value in options.items() if value is not None}
-    base = specs.load(file, ClusterSpec) if file else ClusterSpec()
     pairs = {}
     for text in properties:
         key, equals, value = text.partition("=")
@@ -281,20 +321,6 @@ def _spec(file: Path | None, options: dict[str, Any], properties: tuple[str, ...
         raise BadInput(f"--{option}: {error.value!r} {error.fix}") from None
 
 
-def _find(name: str) -> Lease:
-    found = {held.name: held for held in lease.leases(lease.default_root())}
-    if name not in found:
-        known = ", ".join(found) or "none runs"
-        raise TestbedError(
-            f"there is no testbed {name!r} ({known})", "start one: penstock testbed up"
-        )
-    if not lease.is_detached(found[name]):
-        raise TestbedError(
-            f"testbed {name!r} belongs to a command that runs now", "end that command instead"
-        )
-    return found[name]
-
-
 def _links(net: Network) -> dict[str, Any]:
     """Every link that is not perfect or was not: its condition and what it did to packets."""
     stats = net.stats()
@@ -305,9 +331,7 @@ def _links(net: Network) -> dict[str, Any]:
 
 
 def _attach(name: str) -> Cluster:
-    held = _find(name)
-    parts: Parts = find_parts(os.environ)
-    return Cluster.attach(held, parts)
+    return attach(name, find_parts(os.environ))
 
 
 @contextmanager

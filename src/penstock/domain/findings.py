@@ -9,9 +9,20 @@ from penstock.domain.axis import number_or_text, text_of
 from penstock.domain.figure import figure
 from penstock.domain.metrics import RunMetrics
 from penstock.domain.shapes.shape import Finding, Point, Shape
+from penstock.domain.verdict import unsteadiness
 
 # What is special to a run in its campaign (axis → value, as text), and what it showed.
 Result = tuple[Mapping[str, str], RunMetrics]
+
+# Figures that follow from latencies. `timely_mb_per_s` and what is stale are shares of messages that
+# were fast enough, like `violation_share`.
+_TIMES = ("latency.", "acknowledgement.", "corrected.", "parts.", "violation_share.")
+_FAST_ENOUGH = ("timely_mb_per_s", "share.stale", "counts.stale")
+
+
+def is_time_like(figure: str) -> bool:
+    """Whether the figure describes its setting only if the run was steady."""
+    return figure.startswith(_TIMES) or figure in _FAST_ENOUGH
 
 
 def findings(
@@ -19,7 +30,8 @@ def findings(
 ) -> tuple[Finding, ...]:
     """One finding for each shape and each combination of the axes that it leaves open.
 
-    `axes` has the values of every axis in the scenario's order, as text.
+    `axes` has the values of every axis in the scenario's order, as text. Times of runs that were not
+    steady are left out.
     """
     found: list[Finding] = []
     for shape in shapes:
@@ -35,20 +47,29 @@ def _finding(
     shape: Shape, values: Sequence[str], fixed: Mapping[str, str], results: Sequence[Result]
 ) -> Finding:
     where = ", ".join(f"{path}={value}" for path, value in fixed.items())
+    needs_steady = is_time_like(shape.figure)
     points = []
+    unsteady = 0
     for value in values:
         wanted = {**fixed, shape.over: value}
-        figures = [
-            estimate.value
+        runs = [
+            metrics
             for cell, metrics in results
             if all(cell.get(path) == text for path, text in wanted.items())
-            and (estimate := figure(metrics, shape.figure)) is not None
+        ]
+        usable = [run for run in runs if not (needs_steady and unsteadiness(run))]
+        unsteady += len(runs) - len(usable)
+        figures = [
+            estimate.value for run in usable if (estimate := figure(run, shape.figure)) is not None
         ]
         if figures:
             points.append(Point(number_or_text(value), tuple(figures)))
     if len(points) < len(values):
         missing = len(values) - len(points)
         sentence = f"{shape.figure} over {shape.over}: {missing} of {len(values)} cells have no valid run with it"
+        if unsteady:
+            runs_were = "1 run was" if unsteady == 1 else f"{unsteady} runs were"
+            sentence += f"; {runs_were} not steady"
         return Finding(holds=False, sentence=_at(sentence, where))
     judged = shape.check(points)
     return Finding(holds=judged.holds, sentence=_at(judged.sentence, where, shape.source))

@@ -14,6 +14,7 @@ from penstock.domain.cluster import ClusterSpec
 from penstock.domain.settings import ProducerSettings
 from penstock.domain.sizes.sizes import ID_BYTES
 from penstock.domain.value import Bound, Doc, FieldError, Value
+from penstock.domain.warm_up import WarmUpLimits
 
 Kind = Literal["production", "consumption", "end-to-end"]
 Policy = Literal["bro-min", "bro-max"]
@@ -56,9 +57,9 @@ class ExperimentGrid(Value):
     repeats: Annotated[int, Bound(ge=1, le=1000), Doc("each on a cluster of its own")] = 3
     seconds: Annotated[float, Bound(ge=1, le=3600), Doc("of every measurement")] = 8.0
     warm_up_s: Annotated[float, Bound(ge=0, le=3600), Doc("load before it, excluded")] = 3.0
-    cluster_warm_up_s: Annotated[
-        float, Bound(ge=0, le=3600), Doc("load on a new cluster before anything is measured")
-    ] = 8.0
+    cluster_warm_up: Annotated[
+        WarmUpLimits, Doc("load of the same kind on a new cluster, until its brokers are warm")
+    ] = field(default_factory=WarmUpLimits)
     latency_per_s: Annotated[
         float, Bound(gt=0), Doc("production: messages/s of all producers while latency is measured")
     ] = 100.0
@@ -191,5 +192,4 @@ def quick(grid: ExperimentGrid) -> ExperimentGrid:
         repeats=1,
         seconds=min(grid.seconds, 4.0),
         warm_up_s=min(grid.warm_up_s, 2.0),
-        cluster_warm_up_s=min(grid.cluster_warm_up_s, 4.0),
     )

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
+from penstock.domain.steadiness import Steadiness
 from penstock.domain.value import Doc, Value
 
 # Of a distribution; and the parts of a latency, in the order of a message's way.
@@ -99,7 +100,10 @@ class Second(Value):
 
 @dataclass(frozen=True, kw_only=True)
 class RunMetrics(Value):
-    """All that a run showed. `metrics.json` in its directory."""
+    """All that a run showed. `metrics.json` in its directory.
+
+    Of a run that was not steady, times are what was seen and not what the setting gives.
+    """
 
     run: Annotated[str, Doc("id of the run")]
     seconds_measured: float
@@ -139,6 +143,9 @@ class RunMetrics(Value):
     overhead_share: Annotated[
         Estimate | None,
         Doc("of the bytes in produce requests, what is no value; negative: compression saved more"),
+    ] = None
+    steadiness: Annotated[
+        Steadiness | None, Doc("whether latency is a property of the setting; None: not looked at")
     ] = None
     seconds: tuple[Second, ...] = ()
     warnings: Annotated[tuple[str, ...], Doc("what these figures leave out, and why")] = ()

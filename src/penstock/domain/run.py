@@ -6,13 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
+from penstock.domain.arrivals import RecordedArrivals
 from penstock.domain.cluster import ClusterSpec, TopicSpec
 from penstock.domain.consumers import Consumers
 from penstock.domain.fault import Fault
 from penstock.domain.network import NetworkTrace
 from penstock.domain.objective import Objective
 from penstock.domain.settings import ProducerSettings
+from penstock.domain.steadiness import Disturbance
 from penstock.domain.value import Bound, Doc, FieldError, Value
+from penstock.domain.warm_up import ClusterState, WarmUpLimits
 from penstock.domain.workload import Workload
 
 # Of the run directory. A directory of another format is refused, with its number.
@@ -48,6 +51,16 @@ class Experiment(Value):
     warm_up_s: Annotated[
         float, Bound(ge=0, le=3600), Doc("load before the measurement; excluded, and shown")
     ] = 5.0
+    cluster_warm_up: Annotated[
+        WarmUpLimits, Doc("load of the same kind before that, until the brokers are warm")
+    ] = field(default_factory=WarmUpLimits)
+    steady: Annotated[
+        bool,
+        Doc(
+            "false: the load is meant to be more than the cluster can carry, or to change; then no "
+            "trend is reported. Faults and network traces need no mention"
+        ),
+    ] = True
     timeliness_ms: Annotated[
         float | None, Bound(gt=0), Doc("a message later than this is stale: of no use any more")
     ] = None
@@ -124,6 +137,9 @@ class ProducerReport(Value):
     lag_max_us: float
     queue_full_s: Annotated[float, Doc("how long the client had no room for more")]
     cpu_s: float
+    client_cores: Annotated[
+        float, Doc("cores that librdkafka's threads and the writing of the trace used")
+    ] = 0.0
     retries: Annotated[int, Doc("requests sent again, by librdkafka's count")] = 0
 
 
@@ -140,6 +156,15 @@ class ConsumerReport(Value):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ObserverCost(Value):
+    """The CPU that looking at brokers and clients took from the measured time."""
+
+    looks: int
+    cpu_s: float
+    share: Annotated[float, Doc("of all cores, over the measured time")]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Run(Value):
     """An experiment that was carried out: what explains it later. `run.json` in its directory."""
 
@@ -149,6 +174,9 @@ class Run(Value):
         default_factory=dict
     )
     repeat: int = 0
+    is_again: Annotated[
+        bool, Doc("the first cell of a campaign once more, last: for drift, and in no other figure")
+    ] = False
     experiment: Experiment
     status: Literal["complete", "failed", "interrupted"] = "complete"
     reason: Annotated[str, Doc("why it failed")] = ""
@@ -157,6 +185,12 @@ class Run(Value):
     started_at: Annotated[str, Doc("ISO 8601, UTC")]
     versions: Annotated[Mapping[str, str], Doc("of Penstock, Kafka, librdkafka, Java, kernel")]
     machine: Mapping[str, str | int | float] = field(default_factory=dict)
+    cluster_state: Annotated[
+        ClusterState | None, Doc("age of the cluster and how warm it was when the load began")
+    ] = None
+    observer: Annotated[
+        ObserverCost | None, Doc("what looking at the cluster cost during the measured time")
+    ] = None
     measured_from_ns: Annotated[int, Doc("end of the warm-up")] = 0
     measured_to_ns: Annotated[int, Doc("end of the schedule")] = 0
     anchors: Annotated[tuple[ClockAnchor, ...], Doc("before and after the load")] = ()
@@ -171,3 +205,24 @@ class Run(Value):
         tuple[int, ...],
         Doc("partitions with a leader that were not read to their end all the same"),
     ] = ()
+
+    @property
+    def disturbance(self) -> Disturbance | None:
+        """From when on the run was not meant to be steady; None: all of it was."""
+        experiment = self.experiment
+        if not experiment.steady:
+            return Disturbance(at_s=0.0, sentence="the scenario says so (`steady: false`)")
+        if isinstance(experiment.workload.arrivals, RecordedArrivals):
+            return Disturbance(at_s=0.0, sentence="its arrivals are a recording")
+        if self.events:
+            first = min(self.events, key=lambda event: event.at_s)
+            return Disturbance(
+                at_s=max(0.0, first.at_s), sentence=f"{first.at_s:.3g} s: {first.sentence}"
+            )
+        return None
+
+    @property
+    def coldness(self) -> str:
+        """Why the cluster must be taken for cold, in a sentence; empty if it was warm."""
+        warm_up = self.cluster_state.warm_up if self.cluster_state else None
+        return warm_up.sentence if warm_up else ""

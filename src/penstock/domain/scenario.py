@@ -35,6 +35,10 @@ class Scenario(Experiment):
     keep_cluster: Annotated[
         bool, Doc("use one cluster for all cells that ask for the same; otherwise each has its own")
     ] = True
+    repeat_first: Annotated[
+        bool,
+        Doc("run the first cell of a matrix once more at the end, to see what drifted meanwhile"),
+    ] = True
     expect: Annotated[tuple[Shape, ...], Doc("what the figures should show over the matrix")] = ()
 
     def __post_init__(self) -> None:

@@ -29,15 +29,29 @@ class Verdict(Value):
     """All limits of one run. Without an objective there is nothing to judge, and it is met."""
 
     is_met: bool
-    judgements: tuple[Judgement, ...] = ()
+    is_judged: Annotated[
+        bool, Doc("false: the run was not steady, so its figures are not those of its setting")
+    ] = True
+    judgements: Annotated[tuple[Judgement, ...], Doc("limit by limit; empty if not judged")] = ()
     sentence: str = ""
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether there was something to judge the run by."""
+        return bool(self.judgements) or not self.is_judged
 
 
 def judge(objective: Objective | None, metrics: RunMetrics, invalid: tuple[str, ...]) -> Verdict:
-    """An invalid run meets nothing: its figures say nothing about the cluster."""
+    """Whether the run meets every limit. An invalid run meets none, and one that was not steady is
+    not judged: their figures do not describe the setting."""
     if objective is None:
         return Verdict(is_met=True, sentence="There is no objective to meet.")
     judgements = tuple(_judgements(objective, metrics))
+    if judgements and (reason := unsteadiness(metrics)):
+        sentence = f"The objective is not judged: {reason}."
+        if invalid:
+            sentence = f"The run is invalid: {invalid[0]}."
+        return Verdict(is_met=False, is_judged=False, sentence=sentence)
     missed = [j for j in judgements if not j.is_met]
     if not metrics.counts.sent:
         return Verdict(
@@ -50,6 +64,14 @@ def judge(objective: Objective | None, metrics: RunMetrics, invalid: tuple[str, 
     else:
         sentence = "The objective is met."
     return Verdict(is_met=not missed and not invalid, judgements=judgements, sentence=sentence)
+
+
+def unsteadiness(metrics: RunMetrics) -> str:
+    """Why the times of the run are not those of its setting; empty if they may be."""
+    found = metrics.steadiness
+    if found is None or found.state != "unsteady":
+        return ""
+    return found.sentence or "the load did not come to rest"
 
 
 def _judgements(objective: Objective, metrics: RunMetrics) -> Iterator[Judgement]:

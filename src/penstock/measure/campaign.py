@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from penstock import client_properties, specs
-from penstock.domain.cluster import ClusterSpec
+from penstock import specs
 from penstock.domain.errors import BadInput, TestbedError
-from penstock.domain.run import RUN_FORMAT, Experiment, Run
+from penstock.domain.run import RUN_FORMAT, Run
 from penstock.domain.scenario import Scenario
 from penstock.files import sole_owner, write_file
 from penstock.measure import feasible
-from penstock.measure.carry_out import Place, carry_out, new_run, set_network
+from penstock.measure.carry_out import Place, carry_out, new_run
+from penstock.measure.clusters import Clusters, prepare
 from penstock.measure.matrix import Cell, cells
 from penstock.measure.run_directory import (
     CAMPAIGN,
@@ -29,13 +27,9 @@ from penstock.measure.run_directory import (
     set_aside,
 )
 from penstock.progress import Progress, silent
-from penstock.testbed.cluster import Cluster
-from penstock.testbed.connection import ExistingCluster, KafkaCluster
-from penstock.testbed.parts import Parts, find_parts
-from penstock.testbed.warm_up import warm_up
+from penstock.testbed.connection import KafkaCluster
+from penstock.testbed.parts import Parts
 
-# Java compiles the brokers' hot paths meanwhile; with less the first cell differs from the others.
-CLUSTER_WARM_UP_S = 8.0
 # What a cell takes beside its load: processes, the end of the topic, reading what is left.
 _BEYOND_S = 12.0
 
@@ -121,6 +115,7 @@ def carry_on(
     campaign: Campaign,
     *,
     parts: Parts | None = None,
+    testbed: str | None = None,
     retry_failed: bool = False,
     before_load: Callable[[], object] = lambda: None,
     after_load: Callable[[KafkaCluster, Run], object] = lambda *_: None,
@@ -129,12 +124,13 @@ def carry_on(
 ) -> list[Run]:
     """Carry out what is left to do. `before_load` is called when the first cluster is ready: what
     else must be prepared has to be done by then, so as not to disturb the measurement. `after_load`
-    is called after each run that was not cut short, while its topic is still there."""
+    is called after each run that was not cut short, while its topic is still there. `testbed` names a
+    testbed that runs already, and is used and kept."""
     runs: list[Run] = []
     began, is_prepared = time.monotonic(), False
     with (
         sole_owner(campaign.path),
-        _Clusters(parts, campaign.scenario.keep_cluster, on_progress) as clusters,
+        Clusters(parts, campaign.scenario.keep_cluster, testbed, on_progress) as clusters,
     ):
         left = to_do(campaign, retry_failed)
         for done, cell in enumerate(left):
@@ -143,17 +139,19 @@ def carry_on(
             if not campaign.is_single:  # whose directory was made for it
                 set_aside(directory.path)
                 directory.path.mkdir()
-            place = Place(cell.values, cell.repeat)
+            place = Place(cell.values, cell.repeat, cell.is_again)
             try:
                 with clusters.of(cell.experiment) as cluster:
                     if not is_prepared:
                         before_load()
                         is_prepared = True
+                    warmed = prepare(cluster, cell.experiment, on_progress)
                     run = carry_out(
                         cell.experiment,
                         cluster,
                         directory,
                         place=place,
+                        warm_up=warmed,
                         after_load=after_load,
                         on_progress=on_progress,
                     )
@@ -172,73 +170,3 @@ def _seconds_left(left: Sequence[Cell], done: int, began: float) -> float:
         return (time.monotonic() - began) / done * len(left)
     planned = (c.experiment.warm_up_s + c.experiment.workload.duration_s for c in left)
     return sum(seconds + _BEYOND_S for seconds in planned)
-
-
-class _Clusters:
-    """The clusters of a campaign: one for all cells that ask for the same, or a new one for each."""
-
-    def __init__(self, parts: Parts | None, keep: bool, say: Progress) -> None:
-        self._parts, self._keep, self._say = parts, keep, say
-        self._cluster: Cluster | None = None
-        self._stack = ExitStack()
-
-    def __enter__(self) -> _Clusters:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._drop()
-
-    @contextmanager
-    def of(self, experiment: Experiment) -> Iterator[KafkaCluster]:
-        """A healthy cluster with the network that the experiment asks for."""
-        if experiment.existing is not None:
-            yield _existing(experiment)
-            return
-        try:
-            yield self._testbed(experiment)
-        except BaseException:
-            self._drop()
-            raise
-        is_spoilt = not all(fault.is_undone for fault in experiment.faults)
-        if not self._keep or is_spoilt or not self._is_healthy():
-            self._drop()
-
-    def _testbed(self, experiment: Experiment) -> Cluster:
-        if self._cluster is not None and _shape(self._cluster.spec) != _shape(experiment.cluster):
-            self._drop()
-        if self._cluster is None:
-            self._parts = self._parts or find_parts(os.environ, on_progress=self._say)
-            cluster = Cluster(experiment.cluster, parts=self._parts, on_progress=self._say)
-            self._cluster = self._stack.enter_context(cluster)
-            self._say(f"warming the brokers up for {CLUSTER_WARM_UP_S:g} s")
-            warm_up(self._cluster, CLUSTER_WARM_UP_S)
-        set_network(self._cluster, experiment)
-        return self._cluster
-
-    def _is_healthy(self) -> bool:
-        cluster = self._cluster
-        return (
-            cluster is not None
-            and all(cluster.process(b).is_running for b in cluster.broker_ids)
-            and not cluster.admin.out_of_sync()
-        )
-
-    def _drop(self) -> None:
-        self._stack.close()
-        self._cluster = None
-
-
-def _shape(spec: ClusterSpec) -> ClusterSpec:
-    """What can not be changed while a cluster runs: all but the conditions of its links."""
-    if spec.network is None:
-        return spec
-    return replace(spec, network=replace(spec.network, links=()))
-
-
-def _existing(experiment: Experiment) -> ExistingCluster:
-    assert experiment.existing is not None
-    file = experiment.existing.client_properties
-    given = client_properties.load(Path(file)) if file else None
-    cluster = ExistingCluster(experiment.existing.bootstrap_servers, given)
-    cluster.check_reachable()
-    return cluster

@@ -21,13 +21,14 @@ import psutil
 from penstock import __version__
 from penstock.domain.cluster import TopicSpec
 from penstock.domain.errors import BadInput, PenstockError, TestbedError
-from penstock.domain.network.condition import PERFECT, Link
 from penstock.domain.run import ClockAnchor, Experiment, ProducerReport, Run, RunEvent
+from penstock.domain.warm_up import WarmUp
 from penstock.measure.load import Load
-from penstock.measure.load_plan import LoadPlan
+from penstock.measure.load_plan import plan_of
 from penstock.measure.producing import GRACE_S
 from penstock.measure.run_directory import RunDirectory
 from penstock.measure.sampling import Sampler
+from penstock.measure.warm_up import state_of, warm_up_run
 from penstock.progress import Progress, silent
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.connection import KafkaCluster
@@ -35,11 +36,11 @@ from penstock.testbed.faults import FaultInjector
 from penstock.testbed.network.trace import TracePlayer
 from penstock.testbed.waiting import wait_until
 
-# Above this rate the doorstep reader would cost the brokers as much as what is measured.
-WATCHED_UP_TO_PER_S = 5_000
 _TOPIC_WAS_THERE = (
     "the topic was there already: its replication and settings are its own, not the scenario's"
 )
+# Cores that librdkafka's threads of one producer use when they spin; sending takes a tenth of it.
+_SPINS = 0.2
 # Longer than a group takes to notice that a member or its coordinator is gone.
 DRAIN_PATIENCE_S = 60.0
 
@@ -50,6 +51,7 @@ class Place:
 
     cell: Mapping[str, str]
     repeat: int = 0
+    is_again: bool = False
 
 
 def carry_out(
@@ -58,12 +60,14 @@ def carry_out(
     directory: RunDirectory,
     *,
     place: Place | None = None,
+    warm_up: WarmUp | None = None,
     after_load: Callable[[KafkaCluster, Run], object] = lambda *_: None,
     on_progress: Progress = silent,
 ) -> Run:
     """Carry the experiment out and write its run directory. What fails is in the run's reason.
 
-    `after_load` is called when all is measured and the topic is still there.
+    `warm_up` is what the first stage of warming the cluster came to; `after_load` is called when all is measured
+    and the topic is still there.
 
     Bad input and a lack of disk are raised, since the next run would meet them too; such a run
     counts as interrupted. Everything else (a fault that did not take, a client that died) is the outcome of this run.
@@ -72,7 +76,7 @@ def carry_out(
     directory.write_run(run)
     try:
         with _fresh_topic(cluster, experiment.topic) as is_ours:
-            run = _run(run, cluster, directory, on_progress)
+            run = _run(run, cluster, directory, warm_up, on_progress)
             after_load(cluster, run)
             if not is_ours:
                 run = replace(run, warnings=(*run.warnings, _TOPIC_WAS_THERE))
@@ -95,6 +99,7 @@ def new_run(
         id=f"{directory.path.name}-{secrets.token_hex(3)}",
         cell=place.cell,
         repeat=place.repeat,
+        is_again=place.is_again,
         experiment=experiment,
         status="interrupted",  # until it has ended: a run that was killed says so
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -103,22 +108,33 @@ def new_run(
     )
 
 
-def _run(run: Run, cluster: KafkaCluster, directory: RunDirectory, say: Progress) -> Run:
+def _run(
+    run: Run,
+    cluster: KafkaCluster,
+    directory: RunDirectory,
+    warm_up: WarmUp | None,
+    say: Progress,
+) -> Run:
     experiment = run.experiment
     with Load(cluster, plan_of(experiment), directory.path, on_progress=say) as load:
         load.start()
+        warmed = warm_up_run(cluster, load, experiment, warm_up, say)
         before = anchor()
         run = replace(
             run,
+            cluster_state=state_of(cluster, warmed),
             measured_from_ns=load.measured_from_ns,
             measured_to_ns=load.measured_to_ns,
             anchors=(before,),
         )
         # So that what a killed run leaves behind can be analysed.
         directory.write_run(run)
-        with Sampler(cluster, load.clients, directory.path):
-            if experiment.warm_up_s:
-                say(f"warming up for {experiment.warm_up_s:g} s")
+        with Sampler(
+            cluster,
+            load.clients,
+            directory.path,
+            measured_ns=(load.measured_from_ns, load.measured_to_ns),
+        ) as sampler:
             load.wait(until_ns=load.measured_from_ns)
             with ExitStack() as stack:
                 player = injector = None
@@ -153,22 +169,9 @@ def _run(run: Run, cluster: KafkaCluster, directory: RunDirectory, say: Progress
             unreadable=tuple(unreadable),
             unread=unread,
             events=_events(experiment, injector, player),
+            observer=sampler.cost,
         )
     return replace(run, invalid=_invalid(run), warnings=_warnings(run))
-
-
-def plan_of(experiment: Experiment) -> LoadPlan:
-    """What the processes of its load are to do."""
-    return LoadPlan(
-        topic=experiment.topic.name,
-        workload=experiment.workload,
-        settings=experiment.settings,
-        consumers=experiment.consumers,
-        warm_up_s=experiment.warm_up_s,
-        seed=experiment.seed,
-        watch_visibility=_is_watched(experiment),
-        partitions=experiment.topic.partitions,
-    )
 
 
 def anchor() -> ClockAnchor:
@@ -283,16 +286,6 @@ def _end_offsets(cluster: KafkaCluster, experiment: Experiment) -> tuple[dict[in
 # --- what a run says of itself ------------------------------------------------------------------
 
 
-def _is_watched(experiment: Experiment) -> bool:
-    if experiment.visibility != "auto":
-        return experiment.visibility == "on"
-    # With one copy a record is visible as soon as it is appended.
-    return (
-        experiment.topic.replication > 1
-        and experiment.workload.messages_per_s <= WATCHED_UP_TO_PER_S
-    )
-
-
 def _events(
     experiment: Experiment, injector: FaultInjector | None, player: TracePlayer | None
 ) -> tuple[RunEvent, ...]:
@@ -315,7 +308,7 @@ def _invalid(run: Run) -> tuple[str, ...]:
     limit_us = run.experiment.schedule_lag_ms * 1e3
     reasons = [
         f"producer-{p.producer + 1} was {p.lag_p99_us / 1e3:.1f} ms late (p99) by its own fault; "
-        f"up to {limit_us / 1e3:g} ms is allowed (schedule_lag_ms)"
+        f"up to {limit_us / 1e3:g} ms is allowed (schedule_lag_ms){_spinning(p)}"
         for p in run.producers
         if p.lag_p99_us > limit_us and run.experiment.workload.loop == "open"
     ]
@@ -359,6 +352,17 @@ def _warnings(run: Run) -> tuple[str, ...]:
     return tuple(found)
 
 
+def _spinning(producer: ProducerReport) -> str:
+    """librdkafka's threads do not sleep while as many requests are under way as may be: they take
+    all the CPU there is, and hold the lock that the generator needs when another thread runs."""
+    if producer.client_cores < _SPINS:
+        return ""
+    return (
+        f". librdkafka used {producer.client_cores:.2f} cores: it spins while max.in.flight.requests.per.connection "
+        "requests are under way; fewer requests help, by a longer linger.ms"
+    )
+
+
 def _why_unsent(producer: ProducerReport) -> str:
     if producer.queue_full_s > GRACE_S / 2:
         return "the client's queue was full, so the cluster takes less than that: lower the rate"
@@ -374,18 +378,3 @@ def _blocked(producer: ProducerReport) -> str:
 
 def _length_s(run: Run) -> float:
     return run.experiment.warm_up_s + run.experiment.workload.duration_s
-
-
-def set_network(cluster: Cluster, experiment: Experiment) -> None:
-    """Put the links of a kept cluster into the experiment's conditions, drawn from its seed."""
-    if cluster.network is None:
-        return
-    spec = experiment.cluster.network
-    healed = tuple(
-        Link(src=src, dst=dst, both_ways=False, condition=PERFECT)
-        for (src, dst), condition in cluster.network.conditions.items()
-        if condition != PERFECT
-    )
-    links = spec.links if spec else ()
-    if healed or links:
-        cluster.network.set((*healed, *links), seed=f"run.{experiment.seed}")

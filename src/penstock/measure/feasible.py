@@ -18,8 +18,8 @@ from penstock.domain.fault import (
 from penstock.domain.network.condition import HostNames, Link, LinkCondition
 from penstock.domain.run import Experiment
 from penstock.domain.value import FieldError
-from penstock.measure.carry_out import plan_of
 from penstock.measure.load import SIGNALS
+from penstock.measure.load_plan import plan_of
 from penstock.testbed import nodes
 from penstock.testbed.faults import CLUSTER_SIGNALS
 

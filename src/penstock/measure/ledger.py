@@ -73,6 +73,7 @@ class Ledger:
         self.sent = 0
         self.acknowledged = 0
         self.failed = 0
+        self.waited_ns = 0  # from sending to hearing of it, over all that were heard of
 
     @property
     def under_way(self) -> int:
@@ -116,6 +117,7 @@ class Ledger:
             tags = reports.tags
         places = tags & self._mask
         table = self._table
+        self.waited_ns += int(reports.at_ns.sum() - self._sent[places].sum())
         self._told[places] = reports.at_ns
         table["errors"][places] = reports.errors
         table["partitions"][places] = reports.partitions

@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from time import monotonic_ns
@@ -55,6 +56,15 @@ _STABLE_S = 3.0
 
 # What a run offers to the `when` of a fault.
 SIGNALS = ("sent", "acknowledged", "failed", "received")
+
+
+@dataclass(frozen=True)
+class Answered:
+    """Messages of one producer that it heard of up to a moment, and how long those took in all."""
+
+    at_ns: int
+    messages: int
+    waited_s: float
 
 
 class Load:
@@ -122,10 +132,23 @@ class Load:
         )
         self._await_group()
         self.begins_ns = monotonic_ns() + _AHEAD_NS
-        self.measured_from_ns = self.begins_ns + round(plan.warm_up_s * 1e9)
+        # At the latest; `measure` may put it earlier.
         self.measured_to_ns = self.begins_ns + round(plan.length_s * 1e9)
+        self.measured_from_ns = self.measured_to_ns - round(plan.workload.duration_s * 1e9)
         for worker in self._producers:
             worker.order("start", at_ns=self.begins_ns)
+
+    @property
+    def waits_for_warmth(self) -> bool:
+        """Whether the measured time begins when `measure` says so; otherwise it is fixed."""
+        return self._plan.waits_for_warmth
+
+    def measure(self, from_ns: int) -> None:
+        """The cluster is warm: the measured time begins then, a moment ahead."""
+        self.measured_from_ns = from_ns
+        self.measured_to_ns = from_ns + round(self._plan.workload.duration_s * 1e9)
+        for worker in self._producers:
+            worker.order("measure", from_ns=from_ns, to_ns=self.measured_to_ns)
 
     def wait(self, until_ns: int | None = None) -> None:
         """Until every producer has sent all it could and heard of it, or until that time."""
@@ -200,6 +223,19 @@ class Load:
         }
 
     @property
+    def answered(self) -> tuple[Answered, ...]:
+        """What the producers have heard so far, by their latest word."""
+        told = [w.said("progress") or {} for w in self._producers]
+        return tuple(
+            Answered(
+                at_ns=t.get("at_ns", 0),
+                messages=t.get("acknowledged", 0) + t.get("failed", 0),
+                waited_s=t.get("waited_ns", 0) / 1e9,
+            )
+            for t in told
+        )
+
+    @property
     def producers(self) -> tuple[ProducerReport, ...]:
         return tuple(specs.parse(_report(w), ProducerReport, w.name) for w in self._producers)
 
@@ -218,6 +254,7 @@ class Load:
             "config": {**self._cluster.client_config, **plan.settings.properties()},
             "workload": specs.to_data(plan.workload),
             "warm_up_s": plan.warm_up_s,
+            "longest_warm_up_s": plan.longest_warm_up_s,
             "seed": plan.seed,
             "directory": str(self._directory.resolve()),
         }

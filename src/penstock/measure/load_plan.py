@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from penstock.domain.arrivals import RecordedArrivals
 from penstock.domain.consumers import Consumers
 from penstock.domain.errors import BadInput
+from penstock.domain.run import Experiment
 from penstock.domain.settings import ProducerSettings
 from penstock.domain.workload import Workload
 from penstock.measure import rdkafka, schedule
 
+# Above this rate the doorstep reader would cost the brokers as much as what is measured.
+WATCHED_UP_TO_PER_S = 5_000
+_WARM_UP_MESSAGES = 3_000_000
 # What a run decides itself, with the reason.
 _REFUSED = {
     "bootstrap.servers": "the cluster says where it is",
@@ -26,14 +31,21 @@ class LoadPlan:
     workload: Workload  # its duration is the measured time, after the warm-up
     settings: ProducerSettings
     consumers: Consumers
-    warm_up_s: float
+    warm_up_s: float  # the shortest
     seed: int
     watch_visibility: bool  # a reader on the brokers' doorstep writes down when records appear
     partitions: int
+    longest_warm_up_s: float = (
+        0.0  # if longer: until somebody says that it is warm (`Load.measure`)
+    )
+
+    @property
+    def waits_for_warmth(self) -> bool:
+        return self.longest_warm_up_s > self.warm_up_s
 
     @property
     def length_s(self) -> float:
-        return self.warm_up_s + self.workload.duration_s
+        return max(self.warm_up_s, self.longest_warm_up_s) + self.workload.duration_s
 
     def check(self) -> None:
         """Raise `BadInput` for what could not be carried out, without asking any broker."""
@@ -43,3 +55,36 @@ class LoadPlan:
         rdkafka.check_config(self.settings.properties())
         rdkafka.check_config(self.consumers.settings)
         schedule.check(self.workload, self.length_s)
+
+
+def plan_of(experiment: Experiment) -> LoadPlan:
+    """What the processes of its load are to do."""
+    return LoadPlan(
+        topic=experiment.topic.name,
+        workload=experiment.workload,
+        settings=experiment.settings,
+        consumers=experiment.consumers,
+        warm_up_s=experiment.warm_up_s,
+        seed=experiment.seed,
+        watch_visibility=_is_watched(experiment),
+        partitions=experiment.topic.partitions,
+        longest_warm_up_s=_longest_warm_up_s(experiment),
+    )
+
+
+def _longest_warm_up_s(experiment: Experiment) -> float:
+    """The schedule is made in advance, in memory, so a fast load has less time to get warm."""
+    workload = experiment.workload
+    if isinstance(workload.arrivals, RecordedArrivals):
+        return 0.0  # it begins when it begins
+    return min(experiment.cluster_warm_up.limit_s, _WARM_UP_MESSAGES / workload.arrivals.mean_per_s)
+
+
+def _is_watched(experiment: Experiment) -> bool:
+    if experiment.visibility != "auto":
+        return experiment.visibility == "on"
+    # With one copy a record is visible as soon as it is appended.
+    return (
+        experiment.topic.replication > 1
+        and experiment.workload.messages_per_s <= WATCHED_UP_TO_PER_S
+    )

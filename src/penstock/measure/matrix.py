@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import product
 from typing import Any
 
@@ -26,15 +26,19 @@ class Cell:
     repeat: int  # from 0
     values: Mapping[str, str]  # axis → value, as text
     experiment: Experiment
+    is_again: bool = False  # the first one once more, at the end
 
     @property
     def label(self) -> str:
         """Short and for people: acks=all, size_bytes=100."""
-        return ", ".join(f"{short(path)}={value}" for path, value in self.values.items())
+        text = ", ".join(f"{short(path)}={value}" for path, value in self.values.items())
+        return f"{text}, again" if self.is_again else text
 
     @property
     def folder(self) -> str:
-        return f"{self.number:03d}-r{self.repeat + 1}"
+        return (
+            f"{self.number:03d}-again" if self.is_again else f"{self.number:03d}-r{self.repeat + 1}"
+        )
 
 
 def short(path: str) -> str:
@@ -48,7 +52,8 @@ def short(path: str) -> str:
 
 
 def cells(scenario: Scenario, source: str) -> tuple[Cell, ...]:
-    """Every combination × repeat. Repeats come last, so that each spreads over the whole time.
+    """Every combination × repeat. Repeats come last, so that each spreads over the whole time; the
+    very last is the first cell again, unless the scenario does without.
 
     Every cell is checked now: a mistake in the last one must not show after an hour.
     """
@@ -72,6 +77,8 @@ def cells(scenario: Scenario, source: str) -> tuple[Cell, ...]:
                 source=f"{source} (matrix: {where})" if where else source,
             )
             made.append(Cell(number, repeat, shown, experiment))
+    if scenario.repeat_first and len(combinations) > 1:
+        made.append(replace(made[0], is_again=True))
     return tuple(made)
 
 

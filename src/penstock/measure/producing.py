@@ -65,6 +65,7 @@ _BLOCK = 8192
 _MANY_ROWS = 4096
 _OFTEN_NS, _SELDOM_NS = 10_000_000, 250_000_000
 _RETRY_NS = 10_000_000
+_NEVER_NS = 2**62
 
 
 @dataclass(frozen=True)
@@ -78,14 +79,19 @@ class ProducerJob:
     warm_up_s: float
     seed: int
     directory: Path
+    longest_warm_up_s: float = 0.0
 
     @property
     def name(self) -> str:
         return f"producer-{self.producer + 1}"
 
     @property
+    def waits_for_warmth(self) -> bool:
+        return self.longest_warm_up_s > self.warm_up_s
+
+    @property
     def length_s(self) -> float:
-        return self.warm_up_s + self.workload.duration_s
+        return max(self.warm_up_s, self.longest_warm_up_s) + self.workload.duration_s
 
     @property
     def timeout_s(self) -> float:
@@ -145,7 +151,7 @@ class Producing:
             messages=self._messages,
             due_ns=self._due_ns,
             is_closed_loop=self._is_closed,
-            measured_from_ns=round(job.warm_up_s * 1e9),
+            measured_from_ns=_NEVER_NS if job.waits_for_warmth else round(job.warm_up_s * 1e9),
             retries=job.retries,
             keep_debug_lines="debug" in job.config,
         )
@@ -154,8 +160,10 @@ class Producing:
         self._tidy_at_ns = 0
         self._blocked_ns = 0  # since when the client's queue has been full; 0: it is not
         self._queue_full_ns = 0
+        self._ends_ns = _NEVER_NS  # what is due from then on is not sent
         self._next = 0
         self._was_abandoned = False
+        self._client_cores = 0.0
         self._client.partitions(CONNECT_S)
         keep_python_out_of_the_way()
 
@@ -166,28 +174,39 @@ class Producing:
             "sent": ledger.sent,
             "acknowledged": ledger.acknowledged,
             "failed": ledger.failed,
+            "waited_ns": ledger.waited_ns,
+            "at_ns": monotonic_ns(),
         }
+
+    def measure(self, from_ns: int, to_ns: int) -> None:
+        """The cluster is warm: what is due in this time counts, and after it nothing is sent. For
+        any thread, before that time."""
+        self._trace.measured_from_ns = from_ns - self._trace.begins_ns
+        self._ends_ns = to_ns
 
     def run(self, begins_ns: int, abandoned: threading.Event) -> None:
         """Send the schedule and wait for what is said about it. `abandoned` ends it early."""
         self._trace.begins_ns = begins_ns
         self._tidy_at_ns = begins_ns
         be_punctual()
-        ends_ns = begins_ns + round(self._job.length_s * 1e9)
+        cpu_s, own_s = time.process_time(), time.thread_time()
+        self._ends_ns = min(self._ends_ns, begins_ns + round(self._job.length_s * 1e9))
         if self._is_closed:
-            self._send_closed(begins_ns, ends_ns, abandoned)
+            self._send_closed(begins_ns, abandoned)
         else:
-            late_ns = round(max(GRACE_S, self._job.timeout_s) * 1e9)
-            self._send_open(begins_ns, ends_ns + late_ns, abandoned)
+            self._send_open(begins_ns, abandoned)
         if self._blocked_ns:
             self._queue_full_ns += monotonic_ns() - self._blocked_ns
         self._flush(abandoned)
+        used_s = time.process_time() - cpu_s - (time.thread_time() - own_s)
+        self._client_cores = used_s / max(1e-3, (monotonic_ns() - begins_ns) / 1e9)
         self._was_abandoned = abandoned.is_set()
 
     # --- sending -------------------------------------------------------------------------------
 
-    def _send_open(self, begins_ns: int, last_ns: int, abandoned: threading.Event) -> None:
+    def _send_open(self, begins_ns: int, abandoned: threading.Event) -> None:
         """The hot loop. Everything that is due goes to the client in groups, then it waits."""
+        late_ns = round(max(GRACE_S, self._job.timeout_s) * 1e9)
         messages, client, note_sent = self._messages, self._client, self._ledger.note_sent
         hand_over, is_abandoned = client.hand_over, abandoned.is_set
         due_ns, count, window = self._due_ns, len(self._due_ns), messages.window
@@ -202,6 +221,8 @@ class Producing:
             size = len(times)
             while at < size:
                 now = monotonic_ns()
+                if times[at] >= self._ends_ns:
+                    return
                 if times[at] > now:
                     if is_abandoned():
                         return
@@ -209,9 +230,9 @@ class Producing:
                     self._serve(now)
                     client.wait(min(times[at], self._tidy_at_ns), _REST_NS)
                     continue
-                if now > last_ns or is_abandoned():
+                if now > self._ends_ns + late_ns or is_abandoned():
                     return
-                end = bisect_right(times, now, at, min(size, at + GROUP))
+                end = bisect_right(times, min(now, self._ends_ns - 1), at, min(size, at + GROUP))
                 if hand_over(address + message_bytes * at, end - at) == end - at:
                     if self._blocked_ns:
                         freed_ns = now
@@ -249,22 +270,22 @@ class Producing:
             self._client.wait(now + _RETRY_NS, _REST_NS)
         return handed
 
-    def _send_closed(self, begins_ns: int, ends_ns: int, abandoned: threading.Event) -> None:
+    def _send_closed(self, begins_ns: int, abandoned: threading.Event) -> None:
         messages, client, ledger = self._messages, self._client, self._ledger
         for message, due_ns in enumerate(self._due_ns.tolist()):
             if not message % messages.window:
                 messages.prepare(message)
             while (now := monotonic_ns()) < begins_ns + due_ns or ledger.under_way:
-                if abandoned.is_set() or now >= ends_ns:
+                if abandoned.is_set() or now >= self._ends_ns:
                     return
                 self._serve(now, force=True)
                 if ledger.under_way:
-                    client.wait(min(ends_ns, self._tidy_at_ns))
+                    client.wait(min(self._ends_ns, self._tidy_at_ns))
                 else:
                     client.wait(min(begins_ns + due_ns, self._tidy_at_ns))
             while not ledger.under_way and self._next == message:
                 now = monotonic_ns()
-                if abandoned.is_set() or now >= ends_ns:
+                if abandoned.is_set() or now >= self._ends_ns:
                     return
                 if client.hand_over(messages.address(message), 1) == 1:
                     ledger.note_sent(1, now)
@@ -332,7 +353,7 @@ class Producing:
         p50, p99 = lag.percentiles((50, 99)) if lag.count else (0, 0)
         return ProducerReport(
             producer=self._job.producer,
-            scheduled=self._next if self._is_closed else len(self._due_ns),
+            scheduled=self._next if self._is_closed else self._scheduled,
             sent=ledger.sent,
             acknowledged=told.acknowledged,
             failed=told.failed,
@@ -342,6 +363,7 @@ class Producing:
             lag_max_us=lag.max_ns / 1000,
             queue_full_s=self._queue_full_ns / 1e9,
             cpu_s=time.process_time(),
+            client_cores=self._client_cores,
             retries=trace.sent_again,
         )
 
@@ -364,9 +386,14 @@ class Producing:
                 left -= len(reports.tags)
             self._client.wait(now + _RETRY_NS)
 
+    @property
+    def _scheduled(self) -> int:
+        """Messages that were due before the end."""
+        return int(np.searchsorted(self._due_ns, self._ends_ns - self._trace.begins_ns))
+
     def _add_never_sent(self) -> None:
-        for begin in range(self._next, len(self._due_ns), _BLOCK):
-            sequence = np.arange(begin, min(begin + _BLOCK, len(self._due_ns)))
+        for begin in range(self._next, self._scheduled, _BLOCK):
+            sequence = np.arange(begin, min(begin + _BLOCK, self._scheduled))
             none = np.zeros(len(sequence), dtype=np.int64)
             nowhere = np.full(len(sequence), UNPLACED, dtype=np.int32)
             zeros = np.zeros(len(sequence), dtype=np.int32)

@@ -8,6 +8,7 @@ object per line with an `event`. When standard input ends, its parent has died, 
     ← {"event": "ready"}             connected, schedule and messages made
     ← {"event": "holds", …}          of a consumer: the partitions it was given
     → {"order": "start", "at_ns": …}
+    → {"order": "measure", "from_ns": …, "to_ns": …}   to producers, once the cluster is warm
     ← {"event": "progress", …}       four times a second; more often after {"order": "hurry"}
     → {"order": "stop"}              to readers: all is read
     ← {"event": "sent"}              of a producer: nothing more will be sent or heard
@@ -46,6 +47,7 @@ class Parent:
         self._orders: dict[str, dict[str, Any]] = {}
         self._ordered = threading.Condition()
         self.is_gone = threading.Event()
+        self.on_order: Callable[[dict[str, Any]], object] = lambda _: None
         self._lines = _lines(sys.stdin.fileno())
         self.job: dict[str, Any] = json.loads(next(self._lines))
         threading.Thread(target=self._listen, name="orders", daemon=True).start()
@@ -73,6 +75,7 @@ class Parent:
             with self._ordered:
                 self._orders[order["order"]] = order
                 self._ordered.notify_all()
+            self.on_order(order)
         with self._ordered:
             self.is_gone.set()
             self._ordered.notify_all()
@@ -124,8 +127,15 @@ def _produce(parent: Parent, job: dict[str, Any]) -> None:
             warm_up_s=job["warm_up_s"],
             seed=job["seed"],
             directory=Path(job["directory"]),
+            longest_warm_up_s=job["longest_warm_up_s"],
         )
     )
+
+    def heed(order: dict[str, Any]) -> None:
+        if order["order"] == "measure":
+            producing.measure(order["from_ns"], order["to_ns"])
+
+    parent.on_order = heed
     parent.tell("ready")
     start = parent.wait_for("start")
     if start is None:

@@ -148,6 +148,7 @@ def _metrics(run: _OpenRun, collected: Summary) -> RunMetrics:
         limits_ms=run.limits_ms,
         objective_ms=experiment.objective.latency_ms if experiment.objective else None,
         closed_loop_ns=_closed_loop_ns(experiment.workload),
+        disturbance=run.run.disturbance,
         requests=traces.requests(
             run.files["requests"], line.from_ns, line.to_ns, topic=experiment.topic.name
         ),

@@ -20,14 +20,16 @@ from penstock.domain.metrics import (
     RunMetrics,
     Second,
 )
+from penstock.domain.steadiness import Disturbance, Steadiness
 from penstock.measure import batch_means
 from penstock.measure.histogram import Histogram, bucket_index, rank
+from penstock.measure.steadiness import judge
 from penstock.pipeline import summary
 from penstock.pipeline.buckets import rounded_down
 from penstock.pipeline.collected import Entries, Ints, RunSummary, Truths
 from penstock.pipeline.latency import ACKNOWLEDGEMENT, LATENCY
 from penstock.pipeline.outcomes import Outcomes
-from penstock.pipeline.timeline import Timeline
+from penstock.pipeline.timeline import SECOND_NS, Timeline
 from penstock.pipeline.traces import Requests
 
 _NS_TO_MS = 1e-6
@@ -49,6 +51,7 @@ class Assembly:
     objective_ms: float | None
     requests: Requests | None
     closed_loop_ns: int | None  # the interval that a closed loop would have kept
+    disturbance: Disturbance | None = None
 
     def metrics(self, warnings: tuple[str, ...]) -> RunMetrics:
         named = {name: self._distribution(name) for name in (LATENCY, ACKNOWLEDGEMENT, *PARTS)}
@@ -69,6 +72,7 @@ class Assembly:
             goodput_mb_per_s=self._rate(arrived.at, arrived.total / _MB),
             timely_mb_per_s=self._timely(arrived),
             overhead_share=self._overhead(),
+            steadiness=self._steadiness(),
             seconds=tuple(self._seconds()),
             warnings=(*warnings, *self._doubts()),
         )
@@ -246,6 +250,42 @@ class Assembly:
         if not len(rows.at):
             return None
         return Histogram(rows.bucket, rows.entries, int(rows.least.min()), int(rows.most.max()))
+
+    # --- steadiness --------------------------------------------------------------------------
+
+    def _steadiness(self) -> Steadiness:
+        """Of the time before the first disturbance: what follows that is not meant to be steady."""
+        line, disturbance = self.timeline, self.disturbance
+        slices = line.slices
+        if slices and (line.to_ns - line.from_ns) % line.slice_ns:
+            slices -= 1  # the last one is shorter
+        if disturbance is not None:
+            before = int(disturbance.at_s * SECOND_NS / line.slice_ns)
+            slices = min(slices, before)
+        latency = self.found.entries(summary.SLICED[LATENCY])
+        rows, arrived = self._outcomes, self.found.entries(summary.ARRIVED)
+        is_sent = Outcomes(rows.bucket).is_sent
+
+        def per_slice(entries: Entries, weights: npt.NDArray[Any]) -> Floats:
+            inside = (entries.at >= 0) & (entries.at < slices)
+            sums = np.bincount(entries.at[inside], weights[inside], minlength=slices)
+            return np.asarray(sums[:slices], dtype=np.float64)
+
+        # What is lost never waits, so it is not due either.
+        is_due = is_sent & ~Outcomes(rows.bucket).is_lost
+        due = rows.where(is_due)
+        earlier = int(due.entries[due.at < 0].sum()) - int(arrived.entries[arrived.at < 0].sum())
+        judged = judge(
+            per_slice(latency, latency.total * _NS_TO_MS),
+            per_slice(latency, latency.entries),
+            per_slice(due, due.entries),
+            per_slice(arrived, arrived.entries),
+            line.slice_ns / SECOND_NS,
+            waiting_first=max(0, earlier),
+        )
+        if disturbance is None or judged.state == "unsteady":
+            return judged
+        return replace(judged, state="not meant to be", sentence=disturbance.sentence)
 
     # --- seconds -----------------------------------------------------------------------------
 

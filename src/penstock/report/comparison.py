@@ -35,6 +35,8 @@ class Measured:
     # Whether there was enough to tell: both have intervals, neither side is invalid, and if there
     # is no difference beyond the noise, one from nothing to the larger would have been one.
     is_judged: bool = False
+    # Why there is no estimate, although the runs of this side have the figure.
+    withheld: str = ""
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class ComparedSide:
     label: str
     runs: tuple[str, ...]
     problems: tuple[str, ...]
+    unsteadiness: str = ""  # why its times are not compared; empty if they are
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,8 @@ def compare(runs: Sequence[Shown]) -> Comparison:
     metrics = [shown.metrics for side in found for shown in side.runs]
     rows = tuple(_row(figure, found) for figure in figures(metrics))
     compared = tuple(
-        ComparedSide(s.label, tuple(shown.label for shown in s.runs), s.problems) for s in found
+        ComparedSide(s.label, tuple(shown.label for shown in s.runs), s.problems, s.unsteadiness)
+        for s in found
     )
     return Comparison(
         sides=compared,
@@ -100,7 +104,14 @@ def _row(figure: Figure, found: Sequence[Side]) -> Row:
         Measured(old),
         *(_measured(old, s.estimate(figure), is_usable and not s.problems) for s in others),
     ]
-    slim = tuple(replace(value, estimate=_without_batches(value.estimate)) for value in values)
+    slim = tuple(
+        replace(
+            value,
+            estimate=_without_batches(value.estimate),
+            withheld=numbers.NOT_STEADY if side.withholds(figure) else "",
+        )
+        for value, side in zip(values, found, strict=True)
+    )
     return Row(figure.name, figure.title, figure.unit, figure.is_key, slim)
 
 
@@ -138,24 +149,28 @@ def _sentence(compared: Sequence[ComparedSide], rows: Sequence[Row]) -> str:
     keys = [row for row in rows if row.is_key]
     broken = next((row for row in rows if row.figure == _BROKEN), None)
     if base.problems:
-        return f"{base.label} is no base to compare with: {base.problems[0]}."
+        return f"{base.label} cannot be the base: {base.problems[0]}."
     if not keys:
         return "Nothing was sent in these runs: there is nothing to compare."
     if len(others) > _SIDES_IN_A_SENTENCE:
         return _ranges(base, others, keys)
     return " ".join(
-        f"{side.label} against {base.label}: {_differences(side, i, keys, broken)}."
+        f"{side.label} against {base.label}: {_differences(base, side, i, keys, broken)}."
         for i, side in enumerate(others, 1)
     )
 
 
-def _differences(side: ComparedSide, place: int, keys: Sequence[Row], broken: Row | None) -> str:
+def _differences(
+    base: ComparedSide, side: ComparedSide, place: int, keys: Sequence[Row], broken: Row | None
+) -> str:
     if side.problems:
         return f"not compared, since {side.problems[0]}"
-    beyond, within, unknown, absent = [], [], [], []
+    beyond, within, unknown, absent, unsteady = [], [], [], [], []
     for row in keys:
         measured, old = row.values[place], row.values[0].estimate
-        if measured.difference is None:
+        if measured.withheld or row.values[0].withheld:
+            unsteady.append(row.title)
+        elif measured.difference is None:
             absent.append(row.title)
         elif not measured.is_judged:
             unknown.append(row.title)
@@ -170,6 +185,12 @@ def _differences(side: ComparedSide, place: int, keys: Sequence[Row], broken: Ro
         parts.append(f"{numbers.listed(unknown)}: too little to tell")
     if absent:
         parts.append(f"{numbers.listed(absent)}: not measured on both sides")
+    if unsteady:
+        culprit = side if side.unsteadiness else base
+        parts.append(
+            f"{numbers.listed(unsteady)}: not compared, since {culprit.label} was not steady: "
+            f"{culprit.unsteadiness}"
+        )
     if broken is not None:
         old, new = (broken.values[i].estimate for i in (0, place))
         if old and new and (old.value or new.value):
@@ -193,6 +214,9 @@ def _ranges(base: ComparedSide, others: Sequence[ComparedSide], keys: Sequence[R
     """Of many sides: in how many of them a figure differs, and by how much."""
     texts = []
     for row in keys:
+        if row.values[0].withheld or all(m.withheld for m in row.values[1:]):
+            texts.append(f"{row.title} not compared")
+            continue
         beyond = [m.difference for m in row.values[1:] if m.exceeds_noise and m.difference]
         if not beyond:
             texts.append(f"{row.title} in none")
@@ -203,6 +227,13 @@ def _ranges(base: ComparedSide, others: Sequence[ComparedSide], keys: Sequence[R
         texts.append(f"{row.title} in {len(beyond)} ({' to '.join(ends)})")
     left_out = sum(bool(side.problems) for side in others)
     more = f" {left_out} could not be used." if left_out else ""
+    unsteady = [side for side in (base, *others) if side.unsteadiness and not side.problems]
+    if unsteady:
+        first = unsteady[0]
+        more += (
+            f" The times of {len(unsteady)} are not compared, since they were not steady "
+            f"({first.label}: {first.unsteadiness})."
+        )
     return (
         f"Of {len(others)} against {base.label}, a difference beyond the noise: "
         f"{'; '.join(texts)}.{more}"
@@ -210,7 +241,7 @@ def _ranges(base: ComparedSide, others: Sequence[ComparedSide], keys: Sequence[R
 
 
 def _notes(found: Sequence[Side], rows: Sequence[Row]) -> Iterator[str]:
-    if all(len(side.used) > 1 for side in found):
+    if all(len(side.used) > 1 and len(side.steady) != 1 for side in found):
         yield f"Noise is what varies from repeat to repeat ({_INTERVAL})."
     else:
         yield (
@@ -220,6 +251,9 @@ def _notes(found: Sequence[Side], rows: Sequence[Row]) -> Iterator[str]:
     left_out = [s.label for side in found for s in side.runs if s not in side.used]
     if left_out:
         yield f"Left out, since their figures cannot be used: {'; '.join(left_out)}."
+    unsteady = [s.label for side in found for s in side.used if s.unsteadiness]
+    if unsteady:
+        yield f"Left out of all times, since they were not steady: {'; '.join(unsteady)}."
     judged = sum(measured.is_judged for row in rows for measured in row.values)
     if judged >= _MANY_DIFFERENCES:
         yield (

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.domain.figure import figure
+from penstock.domain.findings import is_time_like
 from penstock.domain.metrics import Counts, Distribution, Estimate, RunMetrics
 
 # Intended → received in the order of a message's way. `answer` overlaps them, so it is not here.
@@ -23,12 +24,25 @@ class Figure:
     # Is in sentences and overviews; the others are in the tables only.
     is_key: bool = False
 
+    @property
+    def is_time_like(self) -> bool:
+        """Whether it describes the setting only if the run was steady."""
+        return is_time_like(self.name)
+
     def of(self, metrics: RunMetrics) -> Estimate | None:
         """None where the run has no such figure: nothing was sent, or nothing arrived."""
         if self.unit == "share" and not metrics.counts.sent:
             return None
         found = figure(metrics, self.name)
         return None if found is None or math.isnan(found.value) else found
+
+
+# Those by which runs of one cell are held against each other.
+MEAN_LATENCY = Figure("latency.mean_ms", "mean latency", "ms")
+P50_LATENCY = Figure("latency.p50_ms", "p50 latency", "ms")
+P99_LATENCY = Figure("latency.p99_ms", "p99 latency", "ms")
+THROUGHPUT = Figure("throughput_per_s", "throughput", "per_s")
+LOST_SHARE = Figure("lost_share", "lost share", "share")
 
 
 def figures(metrics: Sequence[RunMetrics]) -> tuple[Figure, ...]:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from penstock.report.numbers import NOT_STEADY
 from penstock.report.tables import Cell, Table
 
 # Rows beyond this scroll within the table, so that the page does not become endless.
@@ -82,7 +83,8 @@ _INTERVAL = re.compile(r" \[[−\d.,]+, [−\d.,]+\]")
 def _is_numeric(given: Table, column: int) -> bool:
     cells = [str(row[column]) for row in given.rows]
     return bool(cells) and all(
-        cell.lstrip("+−-≤≥– ")[:1].isdigit() or len(cell) < 2 for cell in cells
+        cell.lstrip("+−-≤≥– ")[:1].isdigit() or len(cell) < 2 or cell == NOT_STEADY
+        for cell in cells
     )
 
 

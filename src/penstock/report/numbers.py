@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from penstock.domain.metrics import Estimate
 
 NOTHING = "–"  # there is no such figure
+NOT_STEADY = "not steady"  # the run has such a figure, and its setting has not
 
 # A difference of two shares is in points: "+1 %" would read as a change by a hundredth.
 _AFTER = {"ms": " ms", "share": " %", "per_s": " /s", "mb_per_s": " MB/s", "s": " s", "": ""}

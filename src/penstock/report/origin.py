@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from penstock import specs
 from penstock.report import differing, numbers, tables
+from penstock.report.conditions import conditions
 from penstock.report.markup import Markup, folded, join, section, table, tag
 from penstock.report.shown import Shown, Side
 from penstock.report.tables import Cell, Table
@@ -48,9 +49,15 @@ def _or_absent(value: str | None) -> str:
 
 
 def evidence(runs: Sequence[Shown]) -> Markup:
-    """How well the load was generated, on what, and with what: what a doubter asks for."""
-    content = [_generators(runs)]
-    content += [_provenance(runs)]
+    """How warm the cluster was, how well the load was generated, on what, and with what."""
+    content = []
+    if (found := conditions(runs)) is not None:
+        caption = "The cluster when the load began, whether the load came to rest, and the observer"
+        drawn = table(found, caption)
+        # Runs are rows if there are many of them.
+        is_long = len(runs) > tables.MOST_COLUMNS
+        content.append(folded(f"Conditions of all {len(runs)} runs", drawn) if is_long else drawn)
+    content += [_generators(runs), _provenance(runs)]
     return section("evidence", "How it was measured", *content)
 
 

@@ -75,8 +75,12 @@ def over_matrix(sides: Sequence[Side]) -> tuple[Chart, ...]:
 def flat_figures(sides: Sequence[Side]) -> list[str]:
     """The figures that are 0 in every cell, and so have no chart."""
     metrics = [shown.metrics for side in sides for shown in side.used]
-    found = [f for f in figures(metrics) if f.is_key]
-    return [f.title for f in found if not any(e.value for s in sides if (e := s.estimate(f)))]
+    estimates = {
+        f.title: [e for side in sides if (e := side.estimate(f)) is not None]
+        for f in figures(metrics)
+        if f.is_key
+    }
+    return [t for t, found in estimates.items() if found and not any(e.value for e in found)]
 
 
 def _chart(

@@ -7,12 +7,14 @@ from pathlib import Path
 
 from penstock.domain.shapes import Finding
 from penstock.files import write_file
-from penstock.report import origin, sections
+from penstock.report import notices, origin, outcome, sections
 from penstock.report.charts import Chart
 from penstock.report.comparison import compare
+from penstock.report.disagreement import disagreements
 from penstock.report.document import contents, document
+from penstock.report.drift import Drift, drifts
 from penstock.report.markup import Markup, join, tag
-from penstock.report.shown import Shown, sides
+from penstock.report.shown import Shown, counted, sides
 
 __all__ = ["Shown", "render", "write_report"]
 
@@ -23,9 +25,13 @@ def write_report(
     title: str,
     findings: Sequence[Finding] = (),
     failed: Sequence[tuple[str, str]] = (),
+    drift: Sequence[Drift] | None = None,
 ) -> None:
-    """Write the page of these runs. `failed` are cells without metrics: their name and reason."""
-    write_file(path, render(runs, title, findings, failed))
+    """Write the page of these runs. `failed` are cells without metrics: their name and reason.
+
+    `drift` is found from the runs if it is not given; it must be if a run of the two failed.
+    """
+    write_file(path, render(runs, title, findings, failed, drift))
 
 
 def render(
@@ -33,9 +39,13 @@ def render(
     title: str,
     findings: Sequence[Finding] = (),
     failed: Sequence[tuple[str, str]] = (),
+    drift: Sequence[Drift] | None = None,
 ) -> str:
     """The same as text. Outcome first, then what must be known before using it, then figures."""
+    drift = drifts(runs) if drift is None else drift
+    runs = counted(runs)
     found = sides(runs)
+    disagreeing = disagreements(found)
     comparison = compare(runs) if len(found) > 1 else None
     top: list[Markup] = []
     drawn: list[Chart] = []
@@ -65,10 +75,11 @@ def render(
     header = tag(
         "header",
         tag("h1", title),
-        sections.headline(found, comparison, findings, failed),
+        sections.headline(outcome.of_runs(found, comparison, findings, failed, disagreeing, drift)),
         tag("p", _about(runs), class_="about"),
     )
-    main = tag("main", sections.alarms(runs), body, id="content")
+    known = notices.notices(runs, disagreeing, drift)
+    main = tag("main", notices.boxes(known, len(runs)), body, id="content")
     return document(title, join([header, contents(body), main]), drawn)
 
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 
 from penstock.domain.shapes import Finding
 from penstock.report import numbers, outcome, tables, timeline
 from penstock.report.charts import (
     MOST_LINES,
     Chart,
-    latency_by_percentile,
     latency_parts,
     message_states,
 )
 from penstock.report.comparison import Comparison
 from penstock.report.document import figure
-from penstock.report.markup import Markup, folded, join, section, table, tag
+from penstock.report.markup import Markup, folded, section, table, tag
 from penstock.report.over_matrix import flat_figures, over_matrix
+from penstock.report.percentiles import latency_by_percentile
 from penstock.report.shown import Shown, Side
 from penstock.report.tables import Cell, Table
 
@@ -24,47 +24,6 @@ from penstock.report.tables import Cell, Table
 _LONG = 24
 
 Drawn = tuple[Markup, list[Chart]]
-
-
-def alarms(runs: Sequence[Shown]) -> Markup:
-    """Why figures must not be used, before any figure is shown."""
-    invalid: dict[str, list[str]] = {}
-    doubtful: dict[str, list[str]] = {}
-    for shown in runs:
-        for problem in shown.problems:
-            invalid.setdefault(problem, []).append(shown.label)
-        for warning in _doubts(shown):
-            doubtful.setdefault(warning, []).append(shown.label)
-    parts: list[Markup] = []
-    if invalid:
-        spoilt = sum(bool(shown.problems) for shown in runs)
-        which = "this run" if len(runs) == 1 else f"{spoilt} of {len(runs)} runs"
-        heading = tag("h2", f"Invalid: do not use the figures of {which}")
-        parts.append(tag("div", heading, _list(invalid, len(runs)), class_="alarm", role="alert"))
-    if doubtful:
-        listed = _list(doubtful, len(runs))
-        parts.append(tag("div", tag("h2", "Warnings"), listed, class_="notice"))
-    return join(parts)
-
-
-def _doubts(shown: Shown) -> Iterator[str]:
-    yield from shown.run.warnings
-    yield from shown.metrics.warnings
-
-
-def _list(lines: Mapping[str, Sequence[str]], runs: int) -> Markup:
-    """Each text once, with the runs that it is about."""
-    items = []
-    for text, labels in lines.items():
-        if runs == 1:
-            about = ""
-        elif len(labels) == runs:
-            about = " (all runs)"
-        else:
-            more = f" and {len(labels) - 6} more" if len(labels) > 6 else ""
-            about = f" ({', '.join(labels[:6])}{more})"
-        items.append(tag("li", text, tag("span", about, class_="caption")))
-    return tag("ul", *items)
 
 
 def tiles(shown: Shown) -> Markup:
@@ -89,7 +48,10 @@ def tiles(shown: Shown) -> Markup:
         estimate = percentiles.get(percent)
         value = None if estimate is None else estimate.value
         between = "" if estimate is None else numbers.interval(estimate.low, estimate.high, "ms")
-        found.append((f"p{percent} latency", numbers.quantity(value, "ms"), between, ""))
+        text = numbers.quantity(value, "ms")
+        if shown.unsteadiness and estimate is not None:
+            text, between = numbers.NOT_STEADY, ""
+        found.append((f"p{percent} latency", text, between, ""))
     if (goodput := metrics.goodput_mb_per_s) is not None:
         between = numbers.interval(goodput.low, goodput.high, "mb_per_s")
         found.append(("goodput", numbers.quantity(goodput.value, "mb_per_s"), between, ""))
@@ -110,19 +72,22 @@ def tiles(shown: Shown) -> Markup:
 
 
 def verdict(runs: Sequence[Shown]) -> Markup:
-    judged = [s for s in runs if s.verdict is not None and s.verdict.judgements]
+    judged = [s for s in runs if s.verdict is not None and s.verdict.has_limits]
     if not judged:
         return Markup("")
     if len(judged) == len(runs) == 1:
         assert judged[0].verdict is not None
         drawn = table(tables.verdict(judged[0].verdict), "Limit by limit, with 95 % intervals")
-        return section("objective", "Objective", tag("p", judged[0].verdict.sentence), drawn)
+        sentence = f"{outcome.cold(judged)} {judged[0].verdict.sentence}".strip()
+        return section("objective", "Objective", tag("p", sentence), drawn)
     met = sum(s.verdict.is_met for s in judged if s.verdict is not None)
+    unjudged = sum(not s.verdict.is_judged for s in judged if s.verdict is not None)
     rows = tables.verdicts(judged)
     drawn = table(rows, "Limit by limit, with 95 % intervals")
     if len(rows.rows) > _LONG:
         drawn = folded(f"All {len(rows.rows)} limits, run by run", drawn)
-    sentence = f"{met} of {len(judged)} runs with an objective met it."
+    more = f"; {unjudged} could not be judged, since they were not steady" if unjudged else ""
+    sentence = f"{met} of {len(judged)} runs with an objective met it{more}."
     return section("objective", "Objective", tag("p", sentence), drawn)
 
 
@@ -134,6 +99,11 @@ def compared(comparison: Comparison) -> Markup:
         tag("p", f"{side.label} is not compared: {side.problems[0]}.", class_="bad")
         for side in comparison.sides
         if side.problems
+    ]
+    problems += [
+        tag("p", f"Times of {side.label} are not compared: {side.unsteadiness}.", class_="bad")
+        for side in comparison.sides
+        if side.unsteadiness and not side.problems
     ]
     return section("comparison", "Comparison", *problems, table(found, caption), *notes)
 
@@ -180,6 +150,11 @@ def matrix(sides: Sequence[Side]) -> Drawn:
     notes = (
         [tag("p", f"{numbers.listed(flat)}: 0 in every cell.", class_="caption")] if flat else []
     )
+    if unsteady := [side.label for side in sides if side.unsteadiness]:
+        left_out = f"Without times, since they were not steady: {'; '.join(unsteady)}."
+        notes.append(tag("p", left_out, class_="caption"))
+    if cold := [side.label for side in sides if any(s.run.coldness for s in side.runs)]:
+        notes.append(tag("p", f"On a cold cluster: {'; '.join(cold)}.", class_="caption"))
     wide = any("xaxis2" in chart.figure["layout"] for chart in charts)
     drawn = [
         tag("div", tag("h3", chart.description.split(" over ")[0]), figure(chart))
@@ -226,6 +201,15 @@ def latency(sides: Sequence[Side], runs: Sequence[Shown]) -> Drawn:
                 class_="caption",
             )
         )
+        if any(shown.unsteadiness for side in sides for shown in side.used):
+            content.append(
+                tag(
+                    "p",
+                    f"Lines marked ({numbers.NOT_STEADY}) show what the run saw; another length of "
+                    "the run would give others.",
+                    class_="caption",
+                )
+            )
         content.append(figure(by_percentile))
     if parts is not None:
         content += [tag("h3", "Where the time goes, on average"), figure(parts)]
@@ -286,11 +270,5 @@ def choice(sides: Sequence[Side]) -> Markup:
     return tag("fieldset", legend, tag("div", *options, class_="options"), id="choice")
 
 
-def headline(
-    sides: Sequence[Side],
-    comparison: Comparison | None,
-    findings: Sequence[Finding],
-    failed: Sequence[tuple[str, str]],
-) -> Markup:
-    sentence = outcome.of_runs(sides, comparison, findings, failed)
+def headline(sentence: str) -> Markup:
     return tag("p", sentence, class_="outcome long" if len(sentence) > 260 else "outcome")

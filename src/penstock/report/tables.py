@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from penstock.domain.metrics import Distribution, RunMetrics
 from penstock.domain.verdict import Judgement, Verdict
 from penstock.report import numbers
-from penstock.report.comparison import Comparison, difference_text
+from penstock.report.comparison import Comparison, Measured, difference_text
 from penstock.report.figures import (
     COUNTS,
     MAIN_COUNTS,
@@ -19,8 +19,9 @@ from penstock.report.figures import (
     figures,
     part_names,
 )
-from penstock.report.shown import Shown, Side, sides
+from penstock.report.shown import Shown, Side, counted, sides
 
+_NOT_JUDGED = "not judged"
 # More columns than this fit on no screen: then every run is a row.
 MOST_COLUMNS = 6
 
@@ -72,20 +73,21 @@ def states(runs: Sequence[Shown], every: bool = False) -> Table:
         [_count_cell(name, count_of(counts, name), counts.sent) for name in names]
         for counts in all_counts
     ]
-    return _by_run("messages", heads, [shown.label for shown in runs], rows)
+    return by_run("messages", heads, [shown.label for shown in runs], rows)
 
 
 def latencies(runs: Sequence[Shown]) -> Table:
     """Latency and its parts in ms: mean and percentiles, with intervals where there is one run."""
     metrics = [shown.metrics for shown in runs]
     if len(runs) == 1:
-        [one] = metrics
-        named = [(name, d) for name, d in _distributions(one) if d is not None]
+        [shown] = runs
+        named = [(name, d) for name, d in _distributions(shown.metrics) if d is not None]
         percents = sorted({p for _, d in named for p in d.percentiles_ms}, key=float)
-        return Table(
-            ["time in ms", "messages", "mean", *(f"p{p}" for p in percents), "longest"],
-            [[name, *_distribution_cells(d, percents)] for name, d in named],
-        )
+        columns = ["time in ms", "messages", "mean", *(f"p{p}" for p in percents), "longest"]
+        if shown.unsteadiness:
+            withheld = [numbers.NOT_STEADY] * (len(columns) - 2)
+            return Table(columns, [[name, numbers.count(d.count), *withheld] for name, d in named])
+        return Table(columns, [[name, *_distribution_cells(d, percents)] for name, d in named])
     found = [f for f in figures(metrics) if f.unit == "ms"]
     return _figures("time in ms", found, runs)
 
@@ -100,11 +102,12 @@ def throughputs(runs: Sequence[Shown]) -> Table:
 
 def overview(runs: Sequence[Shown]) -> Table:
     """One row per cell: the figures that are asked for first, over its repeats."""
+    runs = counted(runs)
     metrics = [shown.metrics for shown in runs]
     keys = [f for f in figures(metrics) if f.is_key]
     found = sides(runs)
     has_repeats = any(len(side.runs) > 1 for side in found)
-    has_objective = any(shown.verdict and shown.verdict.judgements for shown in runs)
+    has_objective = any(shown.verdict and shown.verdict.has_limits for shown in runs)
     columns = ["run", *(["repeats"] if has_repeats else []), "sent", *(f.title for f in keys)]
     rows: list[list[str | Cell]] = []
     for side in found:
@@ -112,7 +115,7 @@ def overview(runs: Sequence[Shown]) -> Table:
         if has_repeats:
             row.append(str(len(side.runs)))
         row.append(numbers.count(sum(shown.metrics.counts.sent for shown in side.used)))
-        row += [numbers.estimate(side.estimate(figure), figure.unit) for figure in keys]
+        row += [side.text(figure) for figure in keys]
         if has_objective:
             row.append(_met(side))
         rows.append(row)
@@ -121,10 +124,10 @@ def overview(runs: Sequence[Shown]) -> Table:
 
 def verdict(given: Verdict) -> Table:
     """Limit by limit: what was wanted, what was measured, whether the interval leaves a doubt."""
-    return Table(
-        ["limit", "wanted", "measured", "met", "certain"],
-        [_judgement_row(judgement) for judgement in given.judgements],
-    )
+    rows = [_judgement_row(judgement) for judgement in given.judgements]
+    if not given.is_judged:
+        rows = [["all limits", "", numbers.NOT_STEADY, Cell(_NOT_JUDGED, "unsure"), ""]]
+    return Table(["limit", "wanted", "measured", "met", "certain"], rows)
 
 
 def verdicts(runs: Sequence[Shown]) -> Table:
@@ -153,7 +156,7 @@ def compared(comparison: Comparison) -> Table:
         cells: list[str | Cell] = [Cell(side.label, "bad" if side.problems else "")]
         for row in keys:
             measured = row.values[i]
-            text = numbers.quantity(
+            text = measured.withheld or numbers.quantity(
                 None if measured.estimate is None else measured.estimate.value, row.unit
             )
             if measured.exceeds_noise:
@@ -168,9 +171,9 @@ def compared(comparison: Comparison) -> Table:
 def _compared_row(comparison: Comparison, place: int) -> list[str | Cell]:
     row = comparison.rows[place]
     base, *others = row.values
-    cells: list[str | Cell] = [row.title, numbers.estimate(base.estimate, row.unit)]
+    cells: list[str | Cell] = [row.title, _measured_text(base, row.unit)]
     for measured in others:
-        cells.append(numbers.estimate(measured.estimate, row.unit))
+        cells.append(_measured_text(measured, row.unit))
         text = difference_text(row, measured, base.estimate)
         between = numbers.interval(measured.low, measured.high, row.unit)
         cells.append(f"{text} {between}".rstrip())
@@ -183,6 +186,10 @@ def _compared_row(comparison: Comparison, place: int) -> list[str | Cell]:
     return cells
 
 
+def _measured_text(measured: Measured, unit: str) -> str:
+    return measured.withheld or numbers.estimate(measured.estimate, unit)
+
+
 # --- cells ---------------------------------------------------------------------------------------
 
 
@@ -191,13 +198,11 @@ def _figures(corner: str, found: Sequence[Figure], runs: Sequence[Shown]) -> Tab
         [shown] = runs
         return Table(
             [corner, "measured"],
-            [[f.title, numbers.estimate(f.of(shown.metrics), f.unit)] for f in found],
+            [[f.title, shown.text(f)] for f in found],
         )
     heads = [f.title if f.unit == "ms" else _with_unit(f) for f in found]
-    rows: list[list[str | Cell]] = [
-        [_bare(figure, shown.metrics) for figure in found] for shown in runs
-    ]
-    return _by_run(corner, heads, [shown.label for shown in runs], rows)
+    rows: list[list[str | Cell]] = [[_bare(figure, shown) for figure in found] for shown in runs]
+    return by_run(corner, heads, [shown.label for shown in runs], rows)
 
 
 def _with_unit(figure: Figure) -> str:
@@ -205,13 +210,15 @@ def _with_unit(figure: Figure) -> str:
     return f"{figure.title}, {unit}"
 
 
-def _bare(figure: Figure, metrics: RunMetrics) -> str:
-    found = figure.of(metrics)
+def _bare(figure: Figure, shown: Shown) -> str:
+    if shown.withholds(figure):
+        return numbers.NOT_STEADY
+    found = shown.estimate(figure)
     return numbers.NOTHING if found is None else numbers.bare(found.value, figure.unit)
 
 
-def _by_run(
-    corner: str, heads: list[str], labels: list[str], rows: list[list[str | Cell]]
+def by_run(
+    corner: str, heads: Sequence[str], labels: Sequence[str], rows: Sequence[Sequence[str | Cell]]
 ) -> Table:
     """Runs as columns while they fit, else as rows."""
     if len(labels) > MOST_COLUMNS:
@@ -300,11 +307,17 @@ _JUDGED = {
 
 
 def _met(side: Side) -> Cell:
-    """Of its repeats, for one run in three that misses it is no detail."""
+    """Of all its repeats: one run in three that misses it matters."""
     if side.problems:
         return Cell("cannot be used", "bad")
-    judged = [shown.verdict for shown in side.used if shown.verdict is not None]
-    met = sum(verdict.is_met for verdict in judged)
-    if met == len(judged):
+    verdicts = [shown.verdict for shown in side.used if shown.verdict is not None]
+    met = sum(verdict.is_met for verdict in verdicts)
+    unjudged = sum(not verdict.is_judged for verdict in verdicts)
+    if met == len(verdicts):
         return Cell("met", "good")
-    return Cell("not met" if len(judged) == 1 else f"met by {met} of {len(judged)}", "bad")
+    if unjudged == len(verdicts):
+        return Cell(_NOT_JUDGED, "unsure")
+    if len(verdicts) == 1:
+        return Cell("not met", "bad")
+    more = f", {unjudged} {_NOT_JUDGED}" if unjudged else ""
+    return Cell(f"met by {met} of {len(verdicts)}{more}", "bad")

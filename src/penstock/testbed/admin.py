@@ -15,8 +15,8 @@ from penstock.domain.errors import BadInput, TestbedError
 from penstock.domain.value import FieldError
 from penstock.testbed.waiting import wait_until
 
-_log = logging.getLogger("penstock.kafka")
-_log.setLevel(logging.CRITICAL)  # a broker that is not up yet is no news here
+quiet_log = logging.getLogger("penstock.kafka")
+quiet_log.setLevel(logging.CRITICAL)  # a broker that is not up yet is no news here
 
 _REQUEST_S = 10.0
 
@@ -33,7 +33,7 @@ class Admin:
         self._place = place
         try:
             with place():  # a client's threads stay where it was made
-                self._client = AdminClient({**config, "socket.timeout.ms": 5000}, logger=_log)
+                self._client = AdminClient({**config, "socket.timeout.ms": 5000}, logger=quiet_log)
         except KafkaException as error:
             raise BadInput(
                 f"Kafka's client refuses its configuration: {error.args[0].str()}",
@@ -174,7 +174,7 @@ class Admin:
                 failed.append(error.str())
 
         with self._place():
-            producer = Producer({**self._config, "acks": "all", **settings}, logger=_log)
+            producer = Producer({**self._config, "acks": "all", **settings}, logger=quiet_log)
         payload = bytes(size_bytes)
         for i in range(messages):
             producer.produce(topic, payload, partition=i % partitions, on_delivery=report)

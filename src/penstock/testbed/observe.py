@@ -69,7 +69,12 @@ Answers = Mapping[str, Mapping[str, Any]]
 
 def observe(cluster: Cluster, timeout_s: float = 2.0) -> dict[int, BrokerView]:
     """The view of every broker, now. One that cannot answer is shown as what it is."""
-    return {broker: _view(cluster, broker, timeout_s) for broker in cluster.broker_ids}
+    return {broker: _view(cluster, broker, timeout_s=timeout_s) for broker in cluster.broker_ids}
+
+
+def process_view(cluster: Cluster) -> dict[int, BrokerView]:
+    """What the system says of every broker's process. The brokers are not asked anything."""
+    return {broker: _view(cluster, broker, asks=False) for broker in cluster.broker_ids}
 
 
 def active_controller(cluster: Cluster, timeout_s: float = 2.0) -> int:
@@ -92,13 +97,17 @@ def _ask(
         return agent.read(process.directory, mbeans, timeout_s)
 
 
-def _view(cluster: Cluster, broker: int, timeout_s: float) -> BrokerView:
+def _view(
+    cluster: Cluster, broker: int, *, timeout_s: float = 2.0, asks: bool = True
+) -> BrokerView:
     process = cluster.process(broker)
     own, live = None, process.process
     if process.is_paused:
         state = "paused"
     elif live is None:
         state = "down"
+    elif not asks:
+        state = "running"
     else:
         answers = _ask(cluster, process, _MBEANS, timeout_s)
         # An agent that listens is there before the broker's metrics are.

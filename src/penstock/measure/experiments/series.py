@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -20,17 +20,18 @@ from penstock.domain.cluster import ClusterSpec
 from penstock.domain.errors import BadInput, TestbedError
 from penstock.domain.facts import FACTS_FORMAT, Conditions
 from penstock.domain.grid import KINDS, ExperimentGrid, Kind, complete
+from penstock.domain.warm_up import RequestKind
 from penstock.files import sole_owner, write_file
 from penstock.measure.carry_out import machine, versions
 from penstock.measure.experiments import consumption, end_to_end, production
 from penstock.measure.experiments.measured import Measured
 from penstock.measure.experiments.points import Point, PointResult, points
 from penstock.measure.run_directory import make_directory, set_aside
+from penstock.measure.warm_up import warm_up
 from penstock.progress import Progress, silent
 from penstock.testbed import preparation
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.parts import Parts, find_parts
-from penstock.testbed.warm_up import warm_up
 
 EXPERIMENT, SPEC, POINTS, POINT, FACTS = (
     "experiment.json",
@@ -41,7 +42,9 @@ EXPERIMENT, SPEC, POINTS, POINT, FACTS = (
 )
 # What a point takes beside its loads: the cluster's start and end, topics, processes; measured.
 _BEYOND_S = {"production": 55.0, "consumption": 45.0, "end-to-end": 35.0}
-
+# What warming takes on two cores, for each kind of requests.
+_WARM_UP_S = 40.0
+_BATCH_BYTES = 16_000
 
 # How long the machine is looked at before a point, when nothing of ours runs.
 _LOOK_S = 0.5
@@ -183,9 +186,10 @@ def _measure(
     try:
         with Cluster(_spec(series, point), parts=parts, on_progress=say) as cluster:
             result = replace(result, versions=versions(cluster), handles_limit=_limit(cluster))
-            if series.grid.cluster_warm_up_s:
-                say(f"warming the brokers up for {series.grid.cluster_warm_up_s:g} s")
-                warm_up(cluster, series.grid.cluster_warm_up_s)
+            warmed = [
+                warm_up(cluster, kind, series.grid.cluster_warm_up, say)
+                for kind in _kinds(series, point.conditions)
+            ]
             seed = series.grid.seed + point.repeat
             found = _MEASURE[series.kind](
                 cluster, point.conditions, series.grid, directory, seed, say
@@ -194,12 +198,30 @@ def _measure(
             result,
             figures=found.figures,
             distributions=found.distributions,
-            warnings=found.warnings,
+            warnings=(*(w.sentence for w in warmed if w and w.sentence), *found.warnings),
         )
     except (TestbedError, KafkaException) as error:
         # The outcome of this point; the next one has a cluster of its own.
         result = replace(result, status="failed", reason=_said(error))
     return replace(result, took_s=time.monotonic() - began)
+
+
+def _kinds(series: Series, where: Conditions) -> Iterator[RequestKind]:
+    """What is sent to the brokers: messages one by one while latency is measured, batches of them
+    at saturation or to fill what consumers will read."""
+    settings = series.grid.settings
+    single = RequestKind(
+        acks=settings.acks or "all",
+        message_bytes=where.message_bytes,
+        partitions=where.partitions,
+        replication=where.replication,
+        compression=settings.compression_type or "none",
+        is_idempotent=bool(settings.enable_idempotence),
+    )
+    if series.kind != "consumption":
+        yield single
+    if series.kind != "end-to-end":
+        yield replace(single, messages_per_request=max(1, _BATCH_BYTES // where.message_bytes))
 
 
 def _said(error: TestbedError | KafkaException) -> str:
@@ -227,7 +249,9 @@ def _seconds_left(series: Series, left: int, done: int, began: float) -> float:
     grid = series.grid
     load_s = grid.warm_up_s + grid.seconds
     loads = 2 if series.kind == "production" else 1
-    return left * (_BEYOND_S[series.kind] + grid.cluster_warm_up_s + loads * load_s)
+    kinds = 2 if series.kind == "production" else 1
+    warm_up_s = kinds * min(_WARM_UP_S, grid.cluster_warm_up.limit_s)
+    return left * (_BEYOND_S[series.kind] + warm_up_s + loads * load_s)
 
 
 def failures(series: Series, found: Sequence[PointResult]) -> list[tuple[str, str]]:

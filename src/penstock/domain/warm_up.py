@@ -1,0 +1,101 @@
+"""Warming a cluster up before it is measured: with which requests, for how long, what came of it.
+
+A broker's first minute is Java's compiler at work: on two cores a request costs fifty times what
+it costs a minute later. What was measured then says nothing about the setting.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from penstock.domain.value import Bound, Doc, Value
+
+# Requests that differ by less than this factor in size run through the same compiled code.
+_ALIKE = 4.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class WarmUpLimits(Value):
+    """How far warming a cluster may go."""
+
+    limit_s: Annotated[
+        float,
+        Bound(ge=0, le=3600),
+        Doc("give up after this long; the run is then marked. 0: no warm-up, marked too"),
+    ] = 90.0
+    rate_per_s: Annotated[
+        float | None,
+        Bound(gt=0),
+        Doc(
+            "most messages/s of the warm-up. Without it a testbed is warmed as fast as it can; a "
+            "cluster of your own is not warmed beyond the load of the run itself"
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestKind(Value):
+    """What the requests of a load look like to a broker: the code that it must have compiled."""
+
+    acks: Literal["0", "1", "all"] = "all"
+    message_bytes: Annotated[int, Bound(ge=1)] = 200
+    messages_per_request: Annotated[int, Bound(ge=1)] = 1
+    partitions: Annotated[int, Bound(ge=1)] = 6
+    replication: Annotated[int, Bound(ge=1)] = 3
+    compression: str = "none"
+    is_idempotent: bool = False
+
+    @property
+    def request_bytes(self) -> int:
+        return self.message_bytes * self.messages_per_request
+
+    def covers(self, other: RequestKind) -> bool:
+        """Whether brokers that are warm for this kind are warm for the other one too."""
+        return (
+            self.acks == other.acks
+            and self.compression == other.compression
+            and self.is_idempotent == other.is_idempotent
+            and (self.replication > 1) == (other.replication > 1)
+            and _alike(self.request_bytes, other.request_bytes)
+            and _alike(self.messages_per_request, other.messages_per_request)
+            and _alike(self.partitions, other.partitions)
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class WarmUp(Value):
+    """What warming a cluster up came to."""
+
+    state: Annotated[
+        Literal["warm", "still warming up", "not warmed up"],
+        Doc(
+            "warm: the cost of a request and its latency were flat, by the test in docs/warm-up.md"
+        ),
+    ]
+    sentence: Annotated[str, Doc("why it is not warm, with its numbers; empty if it is")] = ""
+    took_s: float = 0.0
+    requests: Annotated[int, Doc("produce requests of the warm-up")] = 0
+    cpu_ms_per_request: Annotated[
+        float | None, Doc("the brokers' CPU per produce request in the last seconds of it")
+    ] = None
+    first_cpu_ms_per_request: Annotated[float | None, Doc("and in the first")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterState(Value):
+    """How far a cluster was from its start when a run began."""
+
+    age_s: Annotated[
+        float | None, Doc("since its youngest broker was started; None where it cannot be seen")
+    ] = None
+    requests_served: Annotated[
+        int | None, Doc("produce and fetch requests of all brokers since they were started")
+    ] = None
+    warm_up: Annotated[
+        WarmUp | None, Doc("for this kind of load; None: a cluster that is not ours to warm up")
+    ] = None
+
+
+def _alike(a: float, b: float) -> bool:
+    return max(a, b) <= _ALIKE * min(a, b)

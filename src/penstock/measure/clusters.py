@@ -1,0 +1,153 @@
+"""The clusters of a campaign: started, attached or the user's own; warm and with their links set."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import fields, replace
+from pathlib import Path
+
+from penstock import client_properties
+from penstock.domain.cluster import ClusterSpec
+from penstock.domain.errors import BadInput, TestbedError
+from penstock.domain.network.condition import PERFECT, Link
+from penstock.domain.run import Experiment
+from penstock.domain.warm_up import WarmUp
+from penstock.files import sole_owner
+from penstock.measure.warm_up import kind_of, warm_up
+from penstock.progress import Progress
+from penstock.testbed.attached import attach
+from penstock.testbed.cluster import Cluster
+from penstock.testbed.connection import ExistingCluster, KafkaCluster
+from penstock.testbed.parts import Parts, find_parts
+
+
+def prepare(cluster: KafkaCluster, experiment: Experiment, say: Progress) -> WarmUp | None:
+    """Warm it up for requests of the experiment's kind, and set its links; see `warm_up`."""
+    warmed = warm_up(cluster, kind_of(experiment), experiment.cluster_warm_up, say)
+    if isinstance(cluster, Cluster):
+        set_network(cluster, experiment.cluster, seed=f"run.{experiment.seed}")
+    return warmed
+
+
+def set_network(cluster: Cluster, spec: ClusterSpec, seed: str) -> None:
+    """Put the links of a cluster into the conditions of a spec, drawn from the seed."""
+    if cluster.network is None:
+        return
+    healed = tuple(
+        Link(src=src, dst=dst, both_ways=False, condition=PERFECT)
+        for (src, dst), condition in cluster.network.conditions.items()
+        if condition != PERFECT
+    )
+    links = spec.network.links if spec.network else ()
+    if healed or links:
+        cluster.network.set((*healed, *links), seed=seed)
+
+
+class Clusters:
+    """One cluster for all cells that ask for the same, or a new one for each.
+
+    With `testbed`, the one of that name, which somebody else started: it is used for all cells, and
+    left running with the links that it had.
+    """
+
+    def __init__(self, parts: Parts | None, keep: bool, testbed: str | None, say: Progress) -> None:
+        self._parts, self._keep, self._testbed, self._say = parts, keep, testbed, say
+        self._cluster: Cluster | None = None
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Clusters:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._drop()
+
+    @contextmanager
+    def of(self, experiment: Experiment) -> Iterator[KafkaCluster]:
+        """A healthy cluster of the experiment's shape; not yet warm, its links not yet set."""
+        if experiment.existing is not None:
+            if self._testbed is not None:
+                raise BadInput(
+                    "the scenario has a cluster of its own (`existing`)", "leave --testbed out"
+                )
+            yield _existing(experiment)
+            return
+        try:
+            yield self._attached(experiment) if self._testbed else self._started(experiment)
+        except BaseException:
+            self._drop()
+            raise
+        is_spoilt = not all(fault.is_undone for fault in experiment.faults)
+        if self._testbed is None and (not self._keep or is_spoilt or not self._is_healthy()):
+            self._drop()
+
+    def _started(self, experiment: Experiment) -> Cluster:
+        if self._cluster is not None and _shape(self._cluster.spec) != _shape(experiment.cluster):
+            self._drop()
+        if self._cluster is None:
+            self._parts = self._parts or find_parts(os.environ, on_progress=self._say)
+            cluster = Cluster(experiment.cluster, parts=self._parts, on_progress=self._say)
+            self._cluster = self._stack.enter_context(cluster)
+        return self._cluster
+
+    def _attached(self, experiment: Experiment) -> Cluster:
+        assert self._testbed is not None
+        if self._cluster is None:
+            self._parts = self._parts or find_parts(os.environ, on_progress=self._say)
+            cluster = attach(self._testbed, self._parts)
+            self._stack.enter_context(sole_owner(cluster.directory))
+            self._stack.callback(set_network, cluster, cluster.spec, "testbed")
+            self._cluster = cluster
+        _check_shape(self._testbed, self._cluster.spec, experiment.cluster)
+        if not self._is_healthy():
+            raise TestbedError(
+                f"testbed {self._testbed!r} has a broker that is down or a copy that lags",
+                f"see: penstock testbed status {self._testbed}",
+            )
+        return self._cluster
+
+    def _is_healthy(self) -> bool:
+        cluster = self._cluster
+        return (
+            cluster is not None
+            and all(cluster.process(b).is_running for b in cluster.broker_ids)
+            and not cluster.admin.out_of_sync()
+        )
+
+    def _drop(self) -> None:
+        self._stack.close()
+        self._cluster = None
+
+
+def _shape(spec: ClusterSpec) -> ClusterSpec:
+    """What can not be changed while a cluster runs: all but the conditions of its links."""
+    if spec.network is None:
+        return spec
+    return replace(spec, network=replace(spec.network, links=()))
+
+
+def _check_shape(name: str, has: ClusterSpec, wants: ClusterSpec) -> None:
+    one, other = _shape(has), _shape(wants)
+    # Where it listens is of no concern to a scenario that does not say.
+    if wants.port is None:
+        one = replace(one, port=None)
+    different = [f.name for f in fields(one) if getattr(one, f.name) != getattr(other, f.name)]
+    if different:
+        details = ", ".join(
+            f"{field} is {getattr(one, field)!r}, not {getattr(other, field)!r}"
+            for field in different
+        )
+        raise BadInput(
+            f"testbed {name!r} is not the cluster that the scenario asks for: {details}",
+            "start one for this scenario: penstock testbed up SCENARIO --warm",
+        )
+
+
+def _existing(experiment: Experiment) -> ExistingCluster:
+    assert experiment.existing is not None
+    file = experiment.existing.client_properties
+    given = client_properties.load(Path(file)) if file else None
+    cluster = ExistingCluster(experiment.existing.bootstrap_servers, given)
+    cluster.check_reachable()
+    return cluster

@@ -1,0 +1,237 @@
+"""Warms a cluster up for a run, until its requests cost the brokers the same from second to second.
+
+Two stages. First as many requests of the run's kind as the brokers take, over an unspoiled
+network: Java compiles what was called often enough, so that is counted in requests and not in
+seconds. What the brokers of a testbed are warm for is kept beside them, so the next run or command
+leaves this stage out. Then the run's own load: its measured time begins when that is warm, and
+what is known then is written down with the run. `flatness` is the test in both.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from typing import Protocol
+
+from penstock import specs
+from penstock.domain.errors import TestbedError
+from penstock.domain.run import Experiment
+from penstock.domain.warm_up import ClusterState, RequestKind, WarmUp, WarmUpLimits
+from penstock.files import write_file
+from penstock.measure import flatness
+from penstock.measure.flatness import WINDOW, Interval
+from penstock.measure.load import Load
+from penstock.measure.warm_up_load import RunLoad, SaturatingLoad, unspoiled
+from penstock.progress import Progress, silent
+from penstock.testbed.cluster import Cluster
+from penstock.testbed.connection import KafkaCluster
+from penstock.testbed.observe import observe
+
+_WARM_FOR = "warm-for.json"
+# Of the run's own load; so a cluster that is warm already is known to be after five seconds.
+_RUN_INTERVAL_S = 0.5
+# Until the measured time begins: every producer has heard of it, and brokers were asked once more.
+_LEAD_NS = 600_000_000
+# What librdkafka gathers if nobody says otherwise.
+_LINGER_MS, _BATCH_MESSAGES, _BATCH_BYTES = 5.0, 10_000, 1_000_000
+
+
+def kind_of(experiment: Experiment) -> RequestKind:
+    """What the requests of a run will look like, as far as its settings decide it."""
+    workload, settings, topic = experiment.workload, experiment.settings, experiment.topic
+    message_bytes = max(1, round(workload.payload.mean_bytes))
+    linger_ms = _LINGER_MS if settings.linger_ms is None else settings.linger_ms
+    # Without keys the client fills one partition at a time, with keys it spreads them over all.
+    spread = topic.partitions if workload.keys else 1
+    gathered = 1 if workload.loop == "closed" else workload.arrivals.mean_per_s * linger_ms / 1e3
+    most = min(
+        settings.batch_num_messages or _BATCH_MESSAGES,
+        (settings.batch_size or _BATCH_BYTES) // message_bytes,
+    )
+    return RequestKind(
+        acks=settings.acks or "all",
+        message_bytes=message_bytes,
+        messages_per_request=max(1, min(most, round(gathered / spread))),
+        partitions=topic.partitions,
+        replication=topic.replication,
+        compression=settings.compression_type or "none",
+        is_idempotent=bool(settings.enable_idempotence),
+    )
+
+
+def warm_up(
+    cluster: KafkaCluster,
+    kind: RequestKind | None = None,
+    limits: WarmUpLimits | None = None,
+    on_progress: Progress = silent,
+) -> WarmUp | None:
+    """The first stage: as many requests of this kind as the brokers take.
+
+    None for brokers that are known to be warm for it. A cluster of the user's own gets at most
+    `rate_per_s` messages/s, and without it nothing: None too.
+    """
+    limits = limits or WarmUpLimits()
+    kind = kind or RequestKind(replication=min(3, len(cluster.admin.broker_ids(timeout_s=10))))
+    if isinstance(cluster, Cluster):
+        if _is_known(cluster, kind):
+            return None
+    elif limits.rate_per_s is None:
+        return None
+    if not limits.limit_s:
+        return NOT_WARMED_UP
+    stage = _Stage(limits.limit_s, 1.0, on_progress)
+    with ExitStack() as stack:
+        if isinstance(cluster, Cluster):
+            stack.enter_context(unspoiled(cluster))
+        load = stack.enter_context(SaturatingLoad(cluster, kind, limits.rate_per_s))
+        done = stage.until_warm(load)
+    if isinstance(cluster, Cluster) and done.state == "warm":
+        _remember(cluster, kind)
+    return done
+
+
+def warm_up_run(
+    cluster: KafkaCluster,
+    load: Load,
+    experiment: Experiment,
+    before: WarmUp | None,
+    on_progress: Progress = silent,
+) -> WarmUp | None:
+    """The second stage: the run's own load, which has begun, until that is warm.
+
+    `before` is what the first stage came to; the answer is for both. Returns a moment before the
+    measured time begins.
+    """
+    limits = experiment.cluster_warm_up
+    spent_s = before.took_s if before else 0.0
+    if not load.waits_for_warmth:
+        on_progress(f"warming up for {experiment.warm_up_s:g} s")
+        load.wait(until_ns=load.measured_from_ns - _LEAD_NS)
+        return before if limits.limit_s else NOT_WARMED_UP
+    latest_s = max(experiment.warm_up_s, limits.limit_s - spent_s)
+    stage = _Stage(
+        latest_s, _RUN_INTERVAL_S, on_progress, at_least_s=experiment.warm_up_s, spent_s=spent_s
+    )
+    done = stage.until_warm(RunLoad(cluster, load))
+    load.measure(from_ns=time.monotonic_ns() + _LEAD_NS)
+    return replace(
+        done,
+        requests=done.requests + (before.requests if before else 0),
+        first_cpu_ms_per_request=(before or done).first_cpu_ms_per_request,
+    )
+
+
+NOT_WARMED_UP = WarmUp(
+    state="not warmed up",
+    sentence="the brokers were not warmed up: cluster_warm_up.limit_s is 0",
+)
+
+
+class _Load(Protocol):
+    def work(self, seconds: float) -> Interval: ...
+
+
+class _Stage:
+    """The time that one stage has, in intervals of equal length."""
+
+    def __init__(
+        self,
+        limit_s: float,
+        interval_s: float,
+        say: Progress,
+        at_least_s: float = 0.0,
+        spent_s: float = 0.0,
+    ) -> None:
+        self._began, self._limit_s, self._at_least_s = time.monotonic(), limit_s, at_least_s
+        self._spent_s = spent_s  # by the stages before
+        self._interval_s, self._say = interval_s, say
+        say(f"warming the brokers up, {limit_s:.0f} s at most")
+
+    def until_warm(self, load: _Load) -> WarmUp:
+        """Let the load go on until it is warm or the time is over."""
+        intervals: list[Interval] = []
+        changing = flatness.reasons(intervals, self._interval_s)
+        while self._took_s < (self._limit_s if changing else self._at_least_s):
+            intervals.append(load.work(self._interval_s))
+            changing = flatness.reasons(intervals, self._interval_s)
+            if changing:
+                self._say(self._progress(intervals[-1], changing))
+        all_s = self._spent_s + self._took_s
+        sentence = f"the cluster was still warming up after {all_s:.0f} s: "
+        return WarmUp(
+            state="still warming up" if changing else "warm",
+            sentence=sentence + "; ".join(changing) if changing else "",
+            took_s=round(all_s, 1),
+            requests=sum(interval.requests for interval in intervals),
+            cpu_ms_per_request=flatness.cost_ms(intervals[-WINDOW:]),
+            first_cpu_ms_per_request=flatness.cost_ms(intervals[:WINDOW]),
+        )
+
+    @property
+    def _took_s(self) -> float:
+        return time.monotonic() - self._began
+
+    def _progress(self, last: Interval, changing: list[str]) -> str:
+        cost = last.cpu_ms_per_request
+        per_request = f", {cost:.2g} ms of CPU each" if cost else ""
+        return (
+            f"warming the brokers up, {self._took_s:.0f} of at most {self._limit_s:.0f} s: "
+            f"{last.requests / self._interval_s:,.0f} requests/s{per_request}; {changing[0]}"
+        )
+
+
+# --- what is known of a cluster ------------------------------------------------------------------
+
+
+def state_of(cluster: KafkaCluster, done: WarmUp | None) -> ClusterState | None:
+    """How old its brokers are and how much they have done; None of a cluster of the user's own
+    that was not warmed up."""
+    if not isinstance(cluster, Cluster):
+        return None if done is None else ClusterState(warm_up=done)
+    started = [
+        process.create_time()
+        for broker in cluster.broker_ids
+        if (process := cluster.process(broker).process) is not None
+    ]
+    return ClusterState(
+        age_s=round(time.time() - max(started), 1) if started else None,
+        requests_served=_requests_served(cluster),
+        warm_up=done,
+    )
+
+
+def _requests_served(cluster: Cluster) -> int | None:
+    with suppress(TestbedError):
+        own = [view.own for view in observe(cluster).values()]
+        return sum(
+            times.total.count
+            for counters in own
+            if counters is not None
+            for times in counters.requests.values()
+        )
+    return None
+
+
+def _is_known(cluster: Cluster, kind: RequestKind) -> bool:
+    """Whether these very processes were warmed up for it before; a broker that came back is cold."""
+    return any(known.covers(kind) for known in _warm_for(cluster))
+
+
+def _remember(cluster: Cluster, kind: RequestKind) -> None:
+    kinds = [specs.to_data(known) for known in (*_warm_for(cluster), kind)]
+    state = {"pids": _pids(cluster), "kinds": kinds}
+    write_file(cluster.directory / _WARM_FOR, json.dumps(state))
+
+
+def _warm_for(cluster: Cluster) -> list[RequestKind]:
+    with suppress(OSError, ValueError, KeyError):
+        state = json.loads((cluster.directory / _WARM_FOR).read_text())
+        if state["pids"] == _pids(cluster):
+            return [specs.parse(kind, RequestKind) for kind in state["kinds"]]
+    return []
+
+
+def _pids(cluster: Cluster) -> list[int | None]:
+    return [cluster.process(broker).pid for broker in cluster.broker_ids]

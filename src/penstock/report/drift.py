@@ -1,0 +1,146 @@
+"""What changed while a campaign ran: its first cell, run again at the end, against its first run.
+
+Drift is a difference that exceeds the noise and a ratio of more than 1.1, either way. It does not
+say what drifted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from penstock.domain.run import Run
+from penstock.measure import batch_means
+from penstock.report import numbers
+from penstock.report.figures import (
+    LOST_SHARE,
+    MEAN_LATENCY,
+    P50_LATENCY,
+    THROUGHPUT,
+    Figure,
+)
+from penstock.report.shown import Shown, cell_name
+
+_LOOKED_AT = (MEAN_LATENCY, P50_LATENCY, THROUGHPUT, LOST_SHARE)
+# As a ratio. A smaller change hardly changes a decision.
+_MATTERS = 1.1
+
+
+@dataclass(frozen=True)
+class Change:
+    """One figure of the first cell: at the beginning, and again at the end."""
+
+    figure: str
+    title: str
+    unit: str
+    first: float
+    again: float
+    ratio: float | None  # None: it was 0 at the beginning
+    has_drifted: bool
+
+
+@dataclass(frozen=True)
+class Drift:
+    """What became of the first cell of one campaign between its beginning and its end."""
+
+    cell: str
+    state: Literal["drift", "no drift", "not judged"]
+    sentence: str
+    changes: tuple[Change, ...] = ()  # of the figures that both runs have, with their intervals
+
+
+def drifts(runs: Sequence[Shown], unanalysed: Sequence[tuple[str, Run]] = ()) -> tuple[Drift, ...]:
+    """One for each campaign whose first cell was run again. `unanalysed` are the runs that failed,
+    each with its origin: drift cannot be judged where one of the two is among them."""
+    found = [
+        *(_Candidate(shown.origin, shown.run, shown) for shown in runs),
+        *(_Candidate(origin, run) for origin, run in unanalysed),
+    ]
+    return tuple(
+        _drift(next((one for one in found if one.is_first_of(again)), None), again)
+        for again in found
+        if again.run.is_again
+    )
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A run of a campaign; without what is shown of it, it has no figures."""
+
+    origin: str
+    run: Run
+    shown: Shown | None = None
+
+    def is_first_of(self, again: _Candidate) -> bool:
+        return (
+            not self.run.is_again
+            and self.run.repeat == 0
+            and self.origin == again.origin
+            and dict(self.run.cell) == dict(again.run.cell)
+        )
+
+    @property
+    def obstacle(self) -> str:
+        """Why it cannot be compared; empty if it can."""
+        if self.shown is None:
+            if self.run.status == "interrupted":
+                return "was interrupted"
+            reason = self.run.reason.partition("\n")[0]
+            return f"failed: {reason}" if reason else "failed"
+        if self.shown.problems:
+            return f"must not be used: {self.shown.problems[0]}"
+        reason = self.shown.unsteadiness
+        return f"was not steady: {reason}" if reason else ""
+
+
+def _drift(first: _Candidate | None, again: _Candidate) -> Drift:
+    cell = cell_name(again.run)
+    if first is None:
+        return _not_judged(cell, "its first run is not among these")
+    if first.obstacle:
+        return _not_judged(cell, f"its first run {first.obstacle}")
+    if again.obstacle:
+        return _not_judged(cell, f"its run at the end {again.obstacle}")
+    assert first.shown is not None and again.shown is not None
+    pair = first.shown, again.shown
+    changes = tuple(c for figure in _LOOKED_AT if (c := _change(figure, *pair)) is not None)
+    if not changes:
+        return _not_judged(cell, "its runs were too short for intervals")
+    texts = [
+        f"{c.title} {numbers.quantity(c.again, c.unit)} instead of "
+        f"{numbers.quantity(c.first, c.unit)}"
+        for c in changes
+        if c.has_drifted
+    ]
+    if not texts:
+        sentence = f"The first cell ({cell}), run again at the end, agrees with its first run."
+        return Drift(cell, "no drift", sentence, changes)
+    sentence = (
+        f"Drift: the first cell ({cell}), run again at the end, had {numbers.listed(texts)}: "
+        "differences between cells may be the machine's."
+    )
+    return Drift(cell, "drift", sentence, changes)
+
+
+def _not_judged(cell: str, reason: str) -> Drift:
+    sentence = f"Drift could not be judged: the first cell is {cell}, and {reason}."
+    return Drift(cell, "not judged", sentence)
+
+
+def _change(figure: Figure, first: Shown, again: Shown) -> Change | None:
+    old, new = figure.of(first.metrics), figure.of(again.metrics)
+    if old is None or new is None:
+        return None
+    found = batch_means.compare(old, new)
+    if found.low is None:
+        return None
+    ratio = new.value / old.value if old.value else None
+    has_drifted = found.exceeds_noise and _matters(old.value, new.value)
+    return Change(figure.name, figure.title, figure.unit, old.value, new.value, ratio, has_drifted)
+
+
+def _matters(old: float, new: float) -> bool:
+    less, more = sorted((old, new))
+    return (more / less if less > 0 else math.inf) > _MATTERS

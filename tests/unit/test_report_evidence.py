@@ -1,0 +1,119 @@
+"""Run directories on the command line: labels, failures, exit codes and `compare --json`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from report_runs import COLD, GREW, OBJECTIVE, UNSTEADY, acks, metrics, run, shown
+
+from penstock.cli import evidence
+from penstock.cli.compare import compare
+from penstock.cli.demo import _sentence
+from penstock.cli.run import _exit_code
+from penstock.domain.run import Run
+from penstock.measure.run_directory import CELLS, RunDirectory
+from penstock.report.shown import Shown
+
+
+def written(parent: Path, name: str, one: Shown, **of_run) -> RunDirectory:
+    directory = RunDirectory(parent / CELLS / name)
+    directory.path.mkdir(parents=True)
+    directory.write_run(replace(one.run, id=name, **of_run))
+    assert one.verdict is not None
+    directory.write_metrics(one.metrics)
+    directory.write_verdict(one.verdict)
+    return directory
+
+
+def campaign(parent: Path, again_ms: float = 24.0, **of_again) -> list[RunDirectory]:
+    cold = {"cluster_state": COLD}
+    return [
+        written(parent, "001-r1", acks("1", 24.0)),
+        written(parent, "002-r1", acks("all", 48.0), **cold),
+        written(parent, "001-again", acks("1", again_ms), is_again=True, **of_again),
+    ]
+
+
+def test_labels_mark_cold_runs_and_the_run_again(tmp_path):
+    labels = [one.label for one in evidence.read_back(campaign(tmp_path))]
+    assert labels == ["acks=1", "acks=all (cold)", "acks=1, again"]
+
+
+def test_a_run_again_that_failed_is_no_failed_cell(tmp_path):
+    directories = campaign(tmp_path, status="failed", reason="no broker came up")
+    assert evidence.failures(directories) == []
+    shown_ = evidence.read_back(directories[:2])
+    [drift] = evidence.drift_of(shown_, directories)
+    assert drift.state == "not judged" and "no broker came up" in drift.sentence
+    cold = directories[1].run()
+    directories[1].write_run(replace(cold, status="failed", reason="why\nmore"))
+    assert evidence.failures(directories) == [("acks=all (cold)", "why")]
+
+
+def test_compare_leaves_the_run_again_out_and_reports_drift(tmp_path):
+    campaign(tmp_path, again_ms=48.0)
+    done = CliRunner().invoke(compare, [str(tmp_path), "--json"])
+    assert done.exit_code == 0, done.output
+    data = json.loads(done.stdout)
+    assert [d["state"] for d in data["drift"]] == ["drift"]
+    assert data["disagreements"] == []
+    assert [s["label"] for s in data["comparison"]["sides"]] == ["acks=1", "acks=all (cold)"]
+    assert data["outcome"].startswith(data["drift"][0]["sentence"] + " Cold: 1 of 2 runs;")
+
+
+def test_compare_says_on_the_terminal_what_must_be_known(tmp_path):
+    campaign(tmp_path)
+    written(tmp_path, "003-r1", acks("0", 99.0, steadiness=UNSTEADY))
+    done = CliRunner().invoke(compare, [str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert f"acks=0: NOT STEADY: {GREW}" in done.stderr
+    assert "acks=all (cold): COLD: " in done.stderr
+    assert "agrees with its first run" in done.stdout
+    assert "99 ms" not in done.stdout
+
+
+def test_runs_as_data_say_how_far_to_trust_them(tmp_path):
+    directories = campaign(tmp_path)
+    first, second = evidence.as_data(evidence.read_back(directories), directories)
+    assert (first["coldness"], second["label"]) == ("", "acks=all (cold)")
+    assert second["coldness"] and second["cluster_state"].age_s == 123.4
+    unsteady = shown(of=metrics(steadiness=UNSTEADY))
+    assert evidence.as_data([unsteady], [])[0]["unsteadiness"] == GREW
+
+
+@pytest.mark.parametrize(
+    ("one", "code"),
+    [
+        (shown(), 0),
+        (shown(of=metrics(steadiness=UNSTEADY)), 0),
+        (shown(of=metrics(steadiness=UNSTEADY), made=run(objective=OBJECTIVE)), 10),
+        (shown(made=run(invalid=("late",), is_again=True)), 10),
+    ],
+    ids=["fine", "no objective to judge", "not judged", "alone"],
+)
+def test_exit_codes(one, code):
+    assert _exit_code([one], (), []) == code
+
+
+def test_the_run_again_decides_no_exit_code():
+    again = shown("again", made=run(invalid=("late",), is_again=True))
+    assert _exit_code([shown(), again], (), []) == 0
+
+
+def test_the_sentence_of_the_demo_has_no_median_of_a_run_that_was_not_steady():
+    sound, unsteady = acks("1", 24.0), acks("all", 777.0, steadiness=UNSTEADY)
+    assert "acks=1 #1 broke 0 promises and took 22 ms" in _sentence([sound, unsteady], ())
+    sentence = _sentence([sound, unsteady], ())
+    assert sentence.startswith(f"Not steady: 1 of 2 runs; acks=all #1: {GREW}.")
+    assert "699 ms" not in sentence
+    assert "699 ms" in _sentence([acks("all", 777.0)], ())
+    cold = replace(sound, run=_cold(sound.run))
+    assert _sentence([cold, unsteady], ()).startswith("Cold: 1 of 2 runs;")
+
+
+def _cold(made: Run) -> Run:
+    return replace(made, cluster_state=COLD)

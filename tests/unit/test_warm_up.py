@@ -1,0 +1,138 @@
+"""What a cluster is warmed up with, and for how long; the load itself is made up here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock import specs
+from penstock.domain.errors import BadInput
+from penstock.domain.run import Experiment
+from penstock.domain.warm_up import RequestKind, WarmUpLimits
+from penstock.measure import warm_up
+from penstock.measure.flatness import WINDOW, Interval
+from penstock.measure.load_plan import plan_of
+from penstock.measure.warm_up import kind_of
+
+BASE: dict[str, Any] = {
+    "name": "orders",
+    "topic": {"name": "orders", "partitions": 6, "replication": 3},
+    "workload": {
+        "arrivals": {"kind": "poisson", "rate_per_s": 600},
+        "payload": {"size_bytes": 200},
+        "duration_s": 12,
+    },
+}
+
+
+def experiment(**more: Any) -> Experiment:
+    return specs.parse({**BASE, **more}, Experiment)
+
+
+def kind(**settings: Any) -> RequestKind:
+    return kind_of(experiment(settings=settings))
+
+
+def test_the_kind_of_requests_follows_from_the_settings() -> None:
+    single = kind(**{"acks": "all", "linger.ms": 0})
+    assert single == RequestKind(acks="all", message_bytes=200, partitions=6, replication=3)
+    # 600 messages/s × 50 ms, all to one partition, since they have no keys.
+    assert kind(**{"linger.ms": 50}).messages_per_request == 30
+    assert kind(**{"linger.ms": 50, "batch.num.messages": 8}).messages_per_request == 8
+    assert kind(**{"linger.ms": 50, "batch.size": 1000}).messages_per_request == 5
+    assert kind(**{"compression.type": "lz4"}).compression == "lz4"
+    keyed = experiment(workload={**BASE["workload"], "keys": 100}, settings={"linger.ms": 50})
+    assert kind_of(keyed).messages_per_request == 5
+    closed = experiment(workload={**BASE["workload"], "loop": "closed"}, settings={"linger.ms": 50})
+    assert kind_of(closed).messages_per_request == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "is_covered"),
+    [
+        ({}, True),
+        ({"message_bytes": 400}, True),
+        ({"message_bytes": 2_000}, False),
+        ({"messages_per_request": 3}, True),
+        ({"messages_per_request": 50}, False),
+        ({"acks": "1"}, False),
+        ({"compression": "lz4"}, False),
+        ({"is_idempotent": True}, False),
+        ({"replication": 2}, True),
+        ({"replication": 1}, False),
+        ({"partitions": 48}, False),
+    ],
+)
+def test_brokers_that_are_warm_for_one_kind_are_warm_for_those_alike(
+    change: dict[str, Any], is_covered: bool
+) -> None:
+    other = RequestKind(**change)
+    assert RequestKind().covers(other) == is_covered
+    assert other.covers(RequestKind()) == is_covered
+
+
+def test_a_limit_below_zero_is_refused() -> None:
+    with pytest.raises(BadInput, match=r"cluster_warm_up\.limit_s"):
+        experiment(cluster_warm_up={"limit_s": -1})
+
+
+def test_only_a_load_that_could_go_on_waits_for_warmth() -> None:
+    assert plan_of(experiment()).waits_for_warmth
+    assert plan_of(experiment()).length_s == WarmUpLimits().limit_s + 12
+    assert not plan_of(experiment(cluster_warm_up={"limit_s": 0})).waits_for_warmth
+    recorded = {**BASE["workload"], "arrivals": {"kind": "recorded", "at_s": [0.0, 1.0]}}
+    assert not plan_of(experiment(workload=recorded)).waits_for_warmth
+    # What is made in advance must fit into memory.
+    fast = {**BASE["workload"], "arrivals": {"kind": "constant", "rate_per_s": 300_000}}
+    assert plan_of(experiment(workload=fast)).longest_warm_up_s == pytest.approx(10)
+
+
+class FakeLoad:
+    """Its cost falls by a tenth a second until it is warm. Moves the clock."""
+
+    def __init__(self, clock: list[float], warm_after_s: float) -> None:
+        self._clock, self._warm_after_s = clock, warm_after_s
+
+    def work(self, seconds: float) -> Interval:
+        self._clock[0] += seconds
+        cold_s = max(0.0, self._warm_after_s - self._clock[0])
+        cost_ms = 0.5 / 0.9**cold_s
+        return Interval(round(1500 / cost_ms), 40 * cost_ms, 1.5, 0.6 if cold_s else 0.01)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [0.0]
+    monkeypatch.setattr(warm_up.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_warming_ends_when_it_is_warm(clock: list[float]) -> None:
+    said: list[str] = []
+    done = warm_up._Stage(90, 1.0, said.append).until_warm(FakeLoad(clock, warm_after_s=30))
+    assert done.state == "warm"
+    assert done.sentence == ""
+    assert 30 + WINDOW - 1 <= done.took_s <= 30 + 2 * WINDOW + 1
+    assert done.cpu_ms_per_request == pytest.approx(0.5, rel=0.05)
+    assert (done.first_cpu_ms_per_request or 0) > 5
+    assert len(said) > 30
+
+
+def test_a_limit_that_is_reached_is_said_with_what_still_changes(clock: list[float]) -> None:
+    done = warm_up._Stage(20, 1.0, lambda _: None).until_warm(FakeLoad(clock, warm_after_s=60))
+    assert done.state == "still warming up"
+    assert done.took_s == 20
+    assert "after 20 s" in done.sentence
+    assert "CPU per request fell" in done.sentence
+    assert "40%" in done.sentence
+
+
+def test_a_warm_cluster_still_gets_the_seconds_that_the_scenario_asks_for(
+    clock: list[float],
+) -> None:
+    load = FakeLoad(clock, warm_after_s=0)
+    done = warm_up._Stage(90, 0.5, lambda _: None, at_least_s=8, spent_s=40).until_warm(load)
+    assert done.state == "warm"
+    assert clock[0] == 8
+    assert done.took_s == 48
