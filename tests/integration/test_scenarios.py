@@ -14,7 +14,8 @@ from penstock import specs
 from penstock.domain.errors import BadInput
 from penstock.domain.metrics import RunMetrics
 from penstock.domain.run import Experiment, Run
-from penstock.measure.carry_out import carry_out, set_network
+from penstock.measure.carry_out import carry_out
+from penstock.measure.clusters import set_network
 from penstock.measure.run_directory import RunDirectory
 from penstock.pipeline.analysis import analyze
 from penstock.testbed.cluster import Cluster
@@ -140,14 +141,14 @@ def test_packet_loss_with_a_short_timeout(carry: Carry, cluster: Cluster) -> Non
         "workload": {"arrivals": {"kind": "constant", "rate_per_s": 1}},
     }
     lossy = specs.parse({**base, "cluster": spec}, Experiment)
-    set_network(cluster, lossy)
+    set_network(cluster, lossy.cluster, seed="test")
     try:
         _, metrics = carry(
             cluster=spec,
             settings={"acks": "1", "linger.ms": 5, "message.timeout.ms": 400, "retries": 3},
         )
     finally:
-        set_network(cluster, specs.parse(base, Experiment))
+        set_network(cluster, specs.parse(base, Experiment).cluster, seed="test")
     counts = metrics.counts
     assert counts.failed > 0, "20 % loss and 400 ms must be too much for some"
     assert counts.lost > 0

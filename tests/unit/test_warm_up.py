@@ -12,7 +12,7 @@ from penstock.domain.run import Experiment
 from penstock.domain.warm_up import RequestKind, WarmUpLimits
 from penstock.measure import warm_up
 from penstock.measure.flatness import WINDOW, Interval
-from penstock.measure.load_plan import plan_of
+from penstock.measure.load_plan import WARM_UP_MARGIN_S, plan_of
 from penstock.measure.warm_up import kind_of
 
 BASE: dict[str, Any] = {
@@ -79,13 +79,16 @@ def test_a_limit_below_zero_is_refused() -> None:
 
 def test_only_a_load_that_could_go_on_waits_for_warmth() -> None:
     assert plan_of(experiment()).waits_for_warmth
-    assert plan_of(experiment()).length_s == WarmUpLimits().limit_s + 12
+    assert plan_of(experiment()).length_s == WarmUpLimits().limit_s + WARM_UP_MARGIN_S + 12
     assert not plan_of(experiment(cluster_warm_up={"limit_s": 0})).waits_for_warmth
     recorded = {**BASE["workload"], "arrivals": {"kind": "recorded", "at_s": [0.0, 1.0]}}
     assert not plan_of(experiment(workload=recorded)).waits_for_warmth
     # What is made in advance must fit into memory.
     fast = {**BASE["workload"], "arrivals": {"kind": "constant", "rate_per_s": 300_000}}
-    assert plan_of(experiment(workload=fast)).longest_warm_up_s == pytest.approx(10)
+    assert plan_of(experiment(workload=fast)).longest_warm_up_s == 10 + WARM_UP_MARGIN_S
+    # A user who wants five minutes gets them.
+    patient = plan_of(experiment(warm_up_s=300))
+    assert patient.longest_warm_up_s == 300 + WARM_UP_MARGIN_S
 
 
 class FakeLoad:

@@ -29,6 +29,15 @@ _EXAMPLES = (
     "counts.acknowledged_yet_lost",
     "share.acknowledged_yet_lost",
 )
+# Figures that follow from latencies. `timely_mb_per_s` and what is stale are shares of messages that
+# were fast enough, like `violation_share`.
+_TIMES = ("latency.", "acknowledgement.", "corrected.", "parts.", "violation_share.")
+_FAST_ENOUGH = ("timely_mb_per_s", "share.stale", "counts.stale")
+
+
+def is_time_like(figure: str) -> bool:
+    """Whether the figure describes its setting only if the run was steady."""
+    return figure.startswith(_TIMES) or figure in _FAST_ENOUGH
 
 
 def figure(metrics: RunMetrics, name: str) -> Estimate | None:

@@ -6,23 +6,12 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 
 from penstock.domain.axis import number_or_text, text_of
-from penstock.domain.figure import figure
+from penstock.domain.figure import figure, is_time_like
 from penstock.domain.metrics import RunMetrics
 from penstock.domain.shapes.shape import Finding, Point, Shape
-from penstock.domain.verdict import unsteadiness
 
 # What is special to a run in its campaign (axis → value, as text), and what it showed.
 Result = tuple[Mapping[str, str], RunMetrics]
-
-# Figures that follow from latencies. `timely_mb_per_s` and what is stale are shares of messages that
-# were fast enough, like `violation_share`.
-_TIMES = ("latency.", "acknowledgement.", "corrected.", "parts.", "violation_share.")
-_FAST_ENOUGH = ("timely_mb_per_s", "share.stale", "counts.stale")
-
-
-def is_time_like(figure: str) -> bool:
-    """Whether the figure describes its setting only if the run was steady."""
-    return figure.startswith(_TIMES) or figure in _FAST_ENOUGH
 
 
 def findings(
@@ -57,7 +46,7 @@ def _finding(
             for cell, metrics in results
             if all(cell.get(path) == text for path, text in wanted.items())
         ]
-        usable = [run for run in runs if not (needs_steady and unsteadiness(run))]
+        usable = [run for run in runs if not (needs_steady and run.unsteadiness)]
         unsteady += len(runs) - len(usable)
         figures = [
             estimate.value for run in usable if (estimate := figure(run, shape.figure)) is not None

@@ -149,3 +149,10 @@ class RunMetrics(Value):
     ] = None
     seconds: tuple[Second, ...] = ()
     warnings: Annotated[tuple[str, ...], Doc("what these figures leave out, and why")] = ()
+
+    @property
+    def unsteadiness(self) -> str:
+        """Why the times of the run are not those of its setting; empty if they may be."""
+        if self.steadiness is None or self.steadiness.state != "unsteady":
+            return ""
+        return self.steadiness.sentence

@@ -47,7 +47,7 @@ def judge(objective: Objective | None, metrics: RunMetrics, invalid: tuple[str, 
     if objective is None:
         return Verdict(is_met=True, sentence="There is no objective to meet.")
     judgements = tuple(_judgements(objective, metrics))
-    if judgements and (reason := unsteadiness(metrics)):
+    if judgements and (reason := metrics.unsteadiness):
         sentence = f"The objective is not judged: {reason}."
         if invalid:
             sentence = f"The run is invalid: {invalid[0]}."
@@ -64,14 +64,6 @@ def judge(objective: Objective | None, metrics: RunMetrics, invalid: tuple[str, 
     else:
         sentence = "The objective is met."
     return Verdict(is_met=not missed and not invalid, judgements=judgements, sentence=sentence)
-
-
-def unsteadiness(metrics: RunMetrics) -> str:
-    """Why the times of the run are not those of its setting; empty if they may be."""
-    found = metrics.steadiness
-    if found is None or found.state != "unsteady":
-        return ""
-    return found.sentence or "the load did not come to rest"
 
 
 def _judgements(objective: Objective, metrics: RunMetrics) -> Iterator[Judgement]:

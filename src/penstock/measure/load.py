@@ -143,6 +143,10 @@ class Load:
         """Whether the measured time begins when `measure` says so; otherwise it is fixed."""
         return self._plan.waits_for_warmth
 
+    @property
+    def longest_warm_up_s(self) -> float:
+        return self._plan.longest_warm_up_s
+
     def measure(self, from_ns: int) -> None:
         """The cluster is warm: the measured time begins then, a moment ahead."""
         self.measured_from_ns = from_ns

@@ -15,6 +15,8 @@ from penstock.measure import rdkafka, schedule
 # Above this rate the doorstep reader would cost the brokers as much as what is measured.
 WATCHED_UP_TO_PER_S = 5_000
 _WARM_UP_MESSAGES = 3_000_000
+# From the last look at the limit until the measured time begins, with room to spare.
+WARM_UP_MARGIN_S = 2.0
 # What a run decides itself, with the reason.
 _REFUSED = {
     "bootstrap.servers": "the cluster says where it is",
@@ -74,10 +76,11 @@ def plan_of(experiment: Experiment) -> LoadPlan:
 
 def _longest_warm_up_s(experiment: Experiment) -> float:
     """The schedule is made in advance, in memory, so a fast load has less time to get warm."""
-    workload = experiment.workload
-    if isinstance(workload.arrivals, RecordedArrivals):
+    arrivals, limit_s = experiment.workload.arrivals, experiment.cluster_warm_up.limit_s
+    if isinstance(arrivals, RecordedArrivals) or not limit_s:
         return 0.0  # it begins when it begins
-    return min(experiment.cluster_warm_up.limit_s, _WARM_UP_MESSAGES / workload.arrivals.mean_per_s)
+    affordable_s = _WARM_UP_MESSAGES / arrivals.mean_per_s
+    return max(experiment.warm_up_s, min(limit_s, affordable_s)) + WARM_UP_MARGIN_S
 
 
 def _is_watched(experiment: Experiment) -> bool:

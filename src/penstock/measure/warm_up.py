@@ -23,6 +23,7 @@ from penstock.files import write_file
 from penstock.measure import flatness
 from penstock.measure.flatness import WINDOW, Interval
 from penstock.measure.load import Load
+from penstock.measure.load_plan import WARM_UP_MARGIN_S
 from penstock.measure.warm_up_load import RunLoad, SaturatingLoad, unspoiled
 from penstock.progress import Progress, silent
 from penstock.testbed.cluster import Cluster
@@ -110,7 +111,10 @@ def warm_up_run(
         on_progress(f"warming up for {experiment.warm_up_s:g} s")
         load.wait(until_ns=load.measured_from_ns - _LEAD_NS)
         return before if limits.limit_s else NOT_WARMED_UP
-    latest_s = max(experiment.warm_up_s, limits.limit_s - spent_s)
+    latest_s = min(
+        max(experiment.warm_up_s, limits.limit_s - spent_s),
+        load.longest_warm_up_s - WARM_UP_MARGIN_S,
+    )
     stage = _Stage(
         latest_s, _RUN_INTERVAL_S, on_progress, at_least_s=experiment.warm_up_s, spent_s=spent_s
     )

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -30,6 +30,9 @@ from penstock.testbed.connection import KafkaCluster
 from penstock.testbed.observe import observe
 
 _PRODUCERS = 3
+# The intervals in which a new round begins: often at first, later so seldom that the test has time
+# between two of them.
+_ROUNDS = frozenset((5, 10, 15, 20, *range(35, 3600, 20)))
 # Requests that each producer has under way: enough that brokers on the same machine never idle.
 _WINDOW = 10
 _IN_FLIGHT = 5
@@ -42,121 +45,164 @@ _TIMEOUT_MS = 30_000
 
 
 class SaturatingLoad:
-    """Producers that keep so many requests under way, and a reader, on a topic of their own."""
+    """As many requests of a kind as the brokers take, in rounds, each on a new topic.
+
+    In rounds, since Java compiles only those branches that it has seen: when the first topic was
+    deleted, the next one made and idle clients came back, a hundred of a broker's hottest methods
+    were thrown away, and the run that followed began with ten cold seconds. So all this happens
+    early and again and again.
+    """
 
     def __init__(self, cluster: KafkaCluster, kind: RequestKind, rate_per_s: float | None) -> None:
-        self._cluster, self._kind = cluster, kind
-        message_bytes = min(kind.message_bytes, _MOST_REQUEST_BYTES)
-        self._group = max(1, min(kind.messages_per_request, _MOST_REQUEST_BYTES // message_bytes))
-        self._value = os.urandom(message_bytes)
-        most_per_s = _MOST_BYTES_PER_S / (self._group * message_bytes)
-        self._requests_per_s = min(most_per_s, (rate_per_s or float("inf")) / self._group)
-        self._partitions = min(kind.partitions, _MOST_PARTITIONS)
-        self._topic = f"penstock-warm-up-{secrets.token_hex(4)}"
-        self._stack = ExitStack()
+        self._cluster = cluster
+        self._plan = _RoundPlan.of(kind)
+        self._pace = _Pace(
+            min(
+                _MOST_BYTES_PER_S / self._plan.request_bytes,
+                (rate_per_s or float("inf")) / self._plan.messages,
+            )
+        )
         self._cpu = BrokerCpu(cluster) if isinstance(cluster, Cluster) else None
-        self._under_way = [0] * _PRODUCERS
-        self._sent = self._answered = 0
-        self._waited_s = 0.0
-        self._error = ""
+        self._intervals = 0
+        self._stack = ExitStack()
+        self._round: _Round | None = None
 
     def __enter__(self) -> SaturatingLoad:
-        try:
-            self._start()
-        except BaseException:
-            self._stack.close()
-            raise
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def _start(self) -> None:
-        kind = self._kind
-        topic = TopicSpec(
-            name=self._topic,
-            partitions=self._partitions,
-            replication=kind.replication,
-        )
-        self._stack.enter_context(throw_away_topic(self._cluster, topic))
-        settings = {
-            **self._cluster.client_config,
-            "acks": kind.acks,
-            "enable.idempotence": kind.is_idempotent,
-            "compression.type": kind.compression,
-            "batch.num.messages": self._group,
-            # A group is handed over at once; the linger only ends one that a thread was cut in.
-            "linger.ms": 0 if self._group == 1 else 5,
-            "max.in.flight.requests.per.connection": _IN_FLIGHT,
-            "message.timeout.ms": _TIMEOUT_MS,
-        }
-        with self._cluster.inside():
-            self._producers = [Producer(settings, logger=quiet_log) for _ in range(_PRODUCERS)]
-            reader = Consumer(
-                {
-                    **self._cluster.client_config,
-                    "group.id": self._topic,
-                    "enable.auto.commit": False,
-                    "auto.offset.reset": "earliest",
-                },
-                logger=quiet_log,
-            )
-        for producer in self._producers:
-            self._stack.callback(producer.purge)
-        self._read(reader)
-        self._began = time.monotonic()
-
-    def _read(self, reader: Consumer) -> None:
-        """Somebody reads, since requests that fetch have to be compiled too."""
-        reader.assign([TopicPartition(self._topic, p, 0) for p in range(self._partitions)])
-        ended = threading.Event()
-
-        def read() -> None:
-            while not ended.is_set():
-                reader.consume(1000, timeout=0.1)
-            reader.close()
-
-        thread = threading.Thread(target=read, name="warm-up reader", daemon=True)
-        thread.start()
-        self._stack.callback(thread.join)
-        self._stack.callback(ended.set)
-
     def work(self, seconds: float) -> Interval:
-        """Keep the brokers busy for so long."""
-        answered, waited_s = self._answered, self._waited_s
+        """Keep the brokers busy for so long, in a round of its own every so often."""
+        if self._round is None or self._intervals in _ROUNDS:
+            self._stack.close()
+            self._round = self._stack.enter_context(_Round(self._cluster, self._plan, self._pace))
+        self._intervals += 1
         before = self._cpu.read() if self._cpu else None
-        until = time.monotonic() + seconds
-        while (now := time.monotonic()) < until:
-            for number, producer in enumerate(self._producers):
-                while self._under_way[number] < _WINDOW and self._may_send(now):
-                    self._send(number, producer)
-            # Whoever has nothing to send waits for an answer.
-            for number, producer in enumerate(self._producers):
-                producer.poll(0.002 if number == 0 else 0)
+        requests, waited_s = self._round.work(seconds)
+        latency_ms = 1e3 * waited_s / max(1, requests)
         if isinstance(self._cluster, Cluster):
             # The looks of the run to come are compiled too.
             with suppress(TestbedError):
                 observe(self._cluster)
+        if self._cpu is None or before is None:
+            return Interval(requests, latency_ms)
+        cpu_s, compiler_s = (b - a for a, b in zip(before, self._cpu.read(), strict=True))
+        return Interval(requests, latency_ms, cpu_s, compiler_s)
+
+
+@dataclass(frozen=True)
+class _RoundPlan:
+    """What is sent in every round, within what a disk and a broker bear."""
+
+    kind: RequestKind
+    message_bytes: int
+    messages: int  # of one request
+    partitions: int
+
+    @classmethod
+    def of(cls, kind: RequestKind) -> _RoundPlan:
+        message_bytes = min(kind.message_bytes, _MOST_REQUEST_BYTES)
+        messages = max(1, min(kind.messages_per_request, _MOST_REQUEST_BYTES // message_bytes))
+        partitions = min(kind.partitions, _MOST_PARTITIONS)
+        return cls(kind, message_bytes, messages, partitions)
+
+    @property
+    def request_bytes(self) -> int:
+        return self.message_bytes * self.messages
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {
+            "acks": self.kind.acks,
+            "enable.idempotence": self.kind.is_idempotent,
+            "compression.type": self.kind.compression,
+            "batch.num.messages": self.messages,
+            # A request is handed over at once; the linger only ends one that a thread was cut in.
+            "linger.ms": 0 if self.messages == 1 else 5,
+            "max.in.flight.requests.per.connection": _IN_FLIGHT,
+            "message.timeout.ms": _TIMEOUT_MS,
+        }
+
+
+class _Pace:
+    """How many requests may be sent by now. It catches up by a second's worth at most."""
+
+    def __init__(self, per_s: float) -> None:
+        self._per_s, self._began, self._sent = per_s, time.monotonic(), 0.0
+
+    def allows(self, now: float) -> bool:
+        due = (now - self._began) * self._per_s
+        self._sent = max(self._sent, due - self._per_s)
+        return self._sent <= due
+
+    def note_sent(self) -> None:
+        self._sent += 1
+
+
+class _Round:
+    """One topic with producers that keep so many requests under way, and readers."""
+
+    def __init__(self, cluster: KafkaCluster, plan: _RoundPlan, pace: _Pace) -> None:
+        self._cluster, self._plan, self._pace = cluster, plan, pace
+        self._value = os.urandom(plan.message_bytes)
+        self._topic = f"penstock-warm-up-{secrets.token_hex(4)}"
+        self._under_way = [0] * _PRODUCERS
+        self._sent = self._answered = 0
+        self._waited_s = 0.0
+        self._error = ""
+        self._stack = ExitStack()
+
+    def __enter__(self) -> _Round:
+        with ExitStack() as stack:
+            plan = self._plan
+            topic = TopicSpec(
+                name=self._topic,
+                partitions=plan.partitions,
+                replication=plan.kind.replication,
+                # As the topic of a run has it: the broker writes into every batch.
+                config={"message.timestamp.type": "LogAppendTime"},
+            )
+            stack.enter_context(throw_away_topic(self._cluster, topic))
+            with self._cluster.inside():
+                config = {**self._cluster.client_config, **plan.settings}
+                self._producers = [Producer(config, logger=quiet_log) for _ in range(_PRODUCERS)]
+                member, watcher = self._consumer(), self._consumer()
+            for producer in self._producers:
+                stack.callback(producer.purge)
+            # One of a group, which commits as those of a run do, and one that watches.
+            member.subscribe([self._topic])
+            watcher.assign([TopicPartition(self._topic, p, 0) for p in range(plan.partitions)])
+            for reader in (member, watcher):
+                stack.enter_context(_reading(reader))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def work(self, seconds: float) -> tuple[int, float]:
+        """Requests that were answered meanwhile, and how long these took in all, in s."""
+        answered, waited_s = self._answered, self._waited_s
+        until = time.monotonic() + seconds
+        while (now := time.monotonic()) < until:
+            for number, producer in enumerate(self._producers):
+                while self._under_way[number] < _WINDOW and self._pace.allows(now):
+                    self._send(number, producer)
+            # Whoever has nothing to send waits for an answer.
+            for number, producer in enumerate(self._producers):
+                producer.poll(0.002 if number == 0 else 0)
         requests = self._answered - answered
         if self._error and not requests:
             raise TestbedError(
                 f"the cluster could not be warmed up: {self._error}",
                 "its brokers do not take messages; their logs say why",
             )
-        latency_ms = 1e3 * (self._waited_s - waited_s) / max(1, requests)
-        if self._cpu is None or before is None:
-            return Interval(requests, latency_ms)
-        cpu_s, compiler_s = (b - a for a, b in zip(before, self._cpu.read(), strict=True))
-        return Interval(requests, latency_ms, cpu_s, compiler_s)
-
-    def _may_send(self, now: float) -> bool:
-        # Never more than a second's worth at once, after a stop.
-        due = (now - self._began) * self._requests_per_s
-        self._sent = max(self._sent, int(due - self._requests_per_s))
-        return self._sent <= due
+        return requests, self._waited_s - waited_s
 
     def _send(self, number: int, producer: Producer) -> None:
-        sent_s, partition = time.monotonic(), self._sent % self._partitions
+        sent_s, partition = time.monotonic(), self._sent % self._plan.partitions
 
         def answered(error: Any, _message: object) -> None:
             self._under_way[number] -= 1
@@ -166,11 +212,40 @@ class SaturatingLoad:
             self._answered += 1
             self._waited_s += time.monotonic() - sent_s
 
-        for _ in range(self._group - 1):
+        for _ in range(self._plan.messages - 1):
             producer.produce(self._topic, self._value, partition=partition)
         producer.produce(self._topic, self._value, partition=partition, on_delivery=answered)
         self._under_way[number] += 1
         self._sent += 1
+        self._pace.note_sent()
+
+    def _consumer(self) -> Consumer:
+        config = {
+            **self._cluster.client_config,
+            "group.id": self._topic,
+            "auto.commit.interval.ms": 500,
+            "auto.offset.reset": "earliest",
+        }
+        return Consumer(config, logger=quiet_log)
+
+
+@contextmanager
+def _reading(reader: Consumer) -> Iterator[None]:
+    """Somebody reads, since requests that fetch have to be compiled too."""
+    ended = threading.Event()
+
+    def read() -> None:
+        while not ended.is_set():
+            reader.consume(1000, timeout=0.1)
+        reader.close()
+
+    thread = threading.Thread(target=read, name="warm-up reader", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 class RunLoad:

@@ -6,8 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock.domain.figure import figure
-from penstock.domain.findings import is_time_like
+from penstock.domain.figure import figure, is_time_like
 from penstock.domain.metrics import Counts, Distribution, Estimate, RunMetrics
 
 # Intended → received in the order of a message's way. `answer` overlaps them, so it is not here.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from penstock.domain.metrics import Estimate, RunMetrics
 from penstock.domain.run import Run
-from penstock.domain.verdict import Verdict, unsteadiness
+from penstock.domain.verdict import Verdict
 from penstock.measure import batch_means
 from penstock.measure.matrix import short
 from penstock.report import numbers
@@ -35,7 +35,7 @@ class Shown:
     @property
     def unsteadiness(self) -> str:
         """Why its times are not those of its setting; empty if they may be."""
-        return unsteadiness(self.metrics)
+        return self.metrics.unsteadiness
 
     def withholds(self, figure: Figure) -> bool:
         """Whether it has the figure, and its setting has not: a time of a run that was not steady."""
