@@ -19,7 +19,7 @@ from penstock import specs
 from penstock.domain.errors import BadInput
 from penstock.domain.metrics import Estimate, RunMetrics
 from penstock.domain.objective import Objective
-from penstock.domain.run import ClockAnchor
+from penstock.domain.run import ClockAnchor, RunEvent
 from penstock.measure.histogram import bucket_index
 from penstock.measure.requests import FRAMING_BYTES
 from penstock.pipeline import buckets
@@ -323,6 +323,55 @@ def test_seconds_show_warm_up_freeze_and_what_came_late(spark: Any, run: HandMad
     assert (seconds[3].due, seconds[3].received, seconds[3].p50_ms) == (0, 0, None)
     assert (seconds[-2].due, seconds[-2].acknowledged) == (1, 1)
     assert seconds[-1].max_ms == pytest.approx(5)
+
+
+def test_a_run_whose_latency_grows_is_not_steady(spark: Any, run: HandMade) -> None:
+    """100 messages/s are due and 80 are done: the last of 4 s waits for a second."""
+    for i in range(400):
+        run.deliver(i * 10, 5 + i * 2.5)
+    found = metrics(spark, run, seconds=4).steadiness
+    assert found is not None
+    assert found.state == "unsteady"
+    assert "80" in found.sentence
+    assert "100 messages/s" in found.sentence
+    assert found.waiting_last == pytest.approx(80, abs=3)
+    assert (found.latency_last_ms or 0) > 5 * (found.latency_first_ms or 0)
+
+
+def test_what_waits_from_the_warm_up_is_no_growth(spark: Any, run: HandMade) -> None:
+    for i in range(-100, 400):
+        run.deliver(i * 10, 200 + 50 * (i % 3))
+    found = metrics(spark, run, seconds=4).steadiness
+    assert found is not None
+    assert found.state == "steady"
+    assert found.waiting_first == pytest.approx(25, abs=2)
+    assert found.waiting_last == pytest.approx(25, abs=2)
+
+
+def test_after_a_fault_a_run_is_not_meant_to_be_steady(spark: Any, run: HandMade) -> None:
+    for i in range(1000):
+        run.deliver(i * 10, 5 if i < 500 else i)
+    event = RunEvent(at_s=5.0, took_s=0.1, sentence="killed broker 2")
+    found = metrics(spark, run, seconds=10, events=(event,)).steadiness
+    assert found is not None
+    assert found.state == "not meant to be"
+    assert "killed broker 2" in found.sentence
+    assert found.judged_s == pytest.approx(5, abs=0.1)
+    # The same without a fault is not steady; nor is one that grew before the fault.
+    alone = metrics(spark, run, seconds=10).steadiness
+    assert alone is not None and alone.state == "unsteady"
+    late = RunEvent(at_s=9.0, took_s=0.1, sentence="killed broker 2")
+    grown = metrics(spark, run, seconds=10, events=(late,)).steadiness
+    assert grown is not None and grown.state == "unsteady"
+
+
+def test_a_run_that_is_too_short_is_not_tested(spark: Any, run: HandMade) -> None:
+    for i in range(40):
+        run.deliver(i * 10, 5)
+    found = metrics(spark, run, seconds=1).steadiness
+    assert found is not None
+    assert found.state == "not tested"
+    assert "40 messages in 1 s" in found.sentence
 
 
 def test_an_interrupted_run_is_measured_until_its_last_message(spark: Any, run: HandMade) -> None:

@@ -271,17 +271,17 @@ class Assembly:
             sums = np.bincount(entries.at[inside], weights[inside], minlength=slices)
             return np.asarray(sums[:slices], dtype=np.float64)
 
-        # What is lost never waits, so it is not due either.
-        is_due = is_sent & ~Outcomes(rows.bucket).is_lost
-        due = rows.where(is_due)
-        earlier = int(due.entries[due.at < 0].sum()) - int(arrived.entries[arrived.at < 0].sum())
+        due = rows.where(is_sent)
+        # What is lost never waits.
+        earlier = rows.where(is_sent & ~Outcomes(rows.bucket).is_lost & (rows.at < 0))
+        waiting = int(earlier.entries.sum()) - int(arrived.entries[arrived.at < 0].sum())
         judged = judge(
             per_slice(latency, latency.total * _NS_TO_MS),
             per_slice(latency, latency.entries),
             per_slice(due, due.entries),
             per_slice(arrived, arrived.entries),
             line.slice_ns / SECOND_NS,
-            waiting_first=max(0, earlier),
+            waiting_first=max(0, waiting),
         )
         if disturbance is None or judged.state == "unsteady":
             return judged
