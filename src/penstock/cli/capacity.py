@@ -15,7 +15,9 @@ from penstock.cli import options, output
 from penstock.domain.cluster import ClusterSpec, TopicSpec
 from penstock.domain.errors import BadInput
 from penstock.domain.lake.pipeline import Pipeline
+from penstock.domain.warm_up import RequestKind
 from penstock.measure.backlog import fill
+from penstock.measure.warm_up import warm_up
 from penstock.pipeline.lake import query, resolve
 from penstock.pipeline.lake.capacity import (
     CASES,
@@ -87,6 +89,8 @@ def _cases(
 ) -> Iterator[tuple[str, Capacity | None]]:
     spec = ClusterSpec(brokers=1)
     with Cluster(spec, parts=find_parts(os.environ, on_progress=say), on_progress=say) as cluster:
+        # What matters here is fetching, which the readers of the warm-up do.
+        warm_up(cluster, RequestKind(messages_per_request=100, replication=1), on_progress=say)
         for case in CASES:
             say(f"filling {case.name}")
             topics = []
