@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -136,3 +137,17 @@ def test_a_run_in_which_nothing_arrived_says_so(directory: Path) -> None:
         latencies.received(directory, RUN)
     with pytest.raises(TestbedError, match="no trace"):
         latencies.received(directory / "sent", RUN)
+
+
+def test_latencies_that_grow_are_not_those_of_the_setting(tmp_path: Path) -> None:
+    """100 messages/s for 5 s; each waits longer than the one before, or all wait as long."""
+    run = replace(RUN, measured_to_ns=6000 * MS)
+    for name, grows_ms in (("steady", 0.0), ("growing", 1.0)):
+        rows = [
+            sent(i, 1000 + 10 * i, round(1000 + 10 * i + 5 + i % 3 + grows_ms * i), "acknowledged")
+            for i in range(500)
+        ]
+        (tmp_path / name).mkdir()
+        write(tmp_path / name, "sent", "producer-1", rows)
+    assert latencies.acknowledged(tmp_path / "steady", run).unsteadiness == ""
+    assert "latency grew" in latencies.acknowledged(tmp_path / "growing", run).unsteadiness

@@ -69,8 +69,16 @@ def test_a_cluster_whose_processes_cannot_be_seen_is_judged_by_its_latency() -> 
 
 
 def test_brokers_that_do_not_answer_are_not_warm() -> None:
-    stuck = [second()] * (NEEDED - 1) + [Interval(0, 0.0, 0.1, 0.0)]
+    stuck = [second()] * WINDOW + [Interval(0, 0.0, 0.1, 0.0)] * WINDOW
     assert any("no request" in why for why in reasons(stuck))
+
+
+def test_a_message_now_and_then_is_enough() -> None:
+    """One a second, in half seconds: every other interval has no answer, and no latency."""
+    rare = [Interval(n % 2, 4.0 * (n % 2), 0.02, 0.0) for n in range(NEEDED)]
+    assert reasons(rare, 0.5) == []
+    cooling = [Interval(n % 2, (40.0 - 3 * n) * (n % 2), 0.02, 0.0) for n in range(NEEDED)]
+    assert any("latency" in why for why in reasons(cooling, 0.5))
 
 
 def test_noise_of_ten_percent_does_not_keep_a_cluster_from_being_warm() -> None:

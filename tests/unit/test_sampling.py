@@ -35,7 +35,8 @@ def test_brokers_are_not_asked_while_they_are_measured(
     now_ns = time.monotonic_ns()
     measured_ns = (now_ns + 150_000_000, now_ns + 450_000_000)
     clients = {"producer-1": psutil.Process()}
-    with Sampler(brokers, clients, tmp_path, measured_ns, every_s=0.05) as sampler:
+    with Sampler(brokers, clients, tmp_path, every_s=0.05) as sampler:
+        sampler.spare(*measured_ns)
         time.sleep(0.6)  # the time that is looked at
     asked, looked = brokers.at_ns["asked"], brokers.at_ns["looked at"]
     assert asked[0] < measured_ns[0]

@@ -9,7 +9,7 @@ import pytest
 from penstock import specs
 from penstock.domain.errors import BadInput
 from penstock.domain.run import Experiment
-from penstock.domain.warm_up import RequestKind, WarmUpLimits
+from penstock.domain.warm_up import RequestKind, WarmUp, WarmUpLimits
 from penstock.measure import warm_up
 from penstock.measure.flatness import WINDOW, Interval
 from penstock.measure.load_plan import WARM_UP_MARGIN_S, plan_of
@@ -139,3 +139,45 @@ def test_a_warm_cluster_still_gets_the_seconds_that_the_scenario_asks_for(
     assert done.state == "warm"
     assert clock[0] == 8
     assert done.took_s == 48
+
+
+def test_the_second_stage_has_time_for_its_test() -> None:
+    assert warm_up.first_stage(WarmUpLimits()).limit_s == 80
+    assert warm_up.first_stage(WarmUpLimits(limit_s=10)).limit_s == 6
+    assert warm_up.first_stage(WarmUpLimits(limit_s=0)).limit_s == 0
+
+
+def test_a_stage_that_must_test_does_so_beyond_its_limit(clock: list[float]) -> None:
+    stage = warm_up._Stage(0.5, 0.5, lambda _: None, at_least_intervals=2 * WINDOW)
+    assert stage.until_warm(FakeLoad(clock, warm_after_s=0)).state == "warm"
+    assert clock[0] == WINDOW
+
+
+class FakeRun:
+    """The load of a run, as far as the second stage looks at it."""
+
+    waits_for_warmth = True
+    longest_warm_up_s = 100.0
+
+
+@pytest.mark.parametrize("was_warm", [True, False])
+def test_a_run_is_warm_only_if_both_stages_were(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch, was_warm: bool
+) -> None:
+    monkeypatch.setattr(warm_up, "RunLoad", lambda *_: FakeLoad(clock, warm_after_s=0))
+    before = WarmUp(
+        state="warm" if was_warm else "still warming up",
+        sentence="" if was_warm else "after 80 s",
+        took_s=80,
+        requests=1000,
+        first_cpu_ms_per_request=18.0,
+    )
+    run: Any = FakeRun()
+    cluster: Any = None
+    done = warm_up.warm_up_run(cluster, run, experiment(), before)
+    assert done is not None
+    assert done.state == before.state
+    assert done.sentence == before.sentence
+    assert done.took_s == 85
+    assert done.requests > 1000
+    assert done.first_cpu_ms_per_request == 18.0

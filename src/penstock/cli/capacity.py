@@ -90,7 +90,10 @@ def _cases(
     spec = ClusterSpec(brokers=1)
     with Cluster(spec, parts=find_parts(os.environ, on_progress=say), on_progress=say) as cluster:
         # What matters here is fetching, which the readers of the warm-up do.
-        warm_up(cluster, RequestKind(messages_per_request=100, replication=1), on_progress=say)
+        kind = RequestKind(messages_per_request=100, replication=1)
+        warmed = warm_up(cluster, kind, on_progress=say)
+        if warmed is not None and warmed.sentence:
+            output.warn(warmed.sentence)
         for case in CASES:
             say(f"filling {case.name}")
             topics = []

@@ -160,8 +160,10 @@ def of_repeats(repeats: Sequence[float | Estimate]) -> Estimate:
     return _estimate(mean, max(between, below), max(between, above), values)
 
 
-def disagreement(repeats: Sequence[Estimate]) -> Disagreement | None:
+def disagreement(repeats: Sequence[Estimate], cells: int = 1) -> Disagreement | None:
     """How far runs of one cell are apart, if that is more than chance; None if they agree.
+
+    `cells`: how many are looked at; the more, the likelier is one that differs by chance.
 
     W. Cochran's Q (1954): the squared distances from the weighted mean, each in units of its own
     standard error, follow χ² with one degree of freedom less than there are runs. The standard
@@ -186,7 +188,7 @@ def disagreement(repeats: Sequence[Estimate]) -> Disagreement | None:
     mean = float(np.average(values, weights=(widths.min() / widths) ** 2))
     distances = _Z * (values - mean) / np.where(values > mean, below, above)
     p_value = float(special.chdtrc(len(known) - 1, float(distances @ distances)))
-    if p_value >= _DISAGREEMENT:
+    if p_value >= _DISAGREEMENT / cells:
         return None
     return Disagreement(smallest=smallest, largest=largest, p_value=p_value)
 

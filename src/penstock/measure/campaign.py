@@ -133,6 +133,7 @@ def carry_on(
         Clusters(parts, campaign.scenario.keep_cluster, testbed, on_progress) as clusters,
     ):
         left = to_do(campaign, retry_failed)
+        clusters.check([cell.experiment for cell in left])
         for done, cell in enumerate(left):
             on_step(Step(done, len(left), cell, _seconds_left(left[done:], done, began)))
             directory = campaign.directory(cell)

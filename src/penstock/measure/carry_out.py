@@ -39,6 +39,8 @@ from penstock.testbed.waiting import wait_until
 _TOPIC_WAS_THERE = (
     "the topic was there already: its replication and settings are its own, not the scenario's"
 )
+# Until the measured time begins: every producer has heard of it, and the run is written down.
+_LEAD_NS = 500_000_000
 # Cores that librdkafka's threads of one producer use when they spin; sending takes a tenth of it.
 _SPINS = 0.2
 # Longer than a group takes to notice that a member or its coordinator is gone.
@@ -119,23 +121,23 @@ def _run(
     with Load(cluster, plan_of(experiment), directory.path, on_progress=say) as load:
         load.start()
         warmed = warm_up_run(cluster, load, experiment, warm_up, say)
-        before = anchor()
-        run = replace(
-            run,
-            cluster_state=state_of(cluster, warmed),
-            measured_from_ns=load.measured_from_ns,
-            measured_to_ns=load.measured_to_ns,
-            anchors=(before,),
-        )
-        # So that what a killed run leaves behind can be analysed.
-        directory.write_run(run)
-        with Sampler(
-            cluster,
-            load.clients,
-            directory.path,
-            measured_ns=(load.measured_from_ns, load.measured_to_ns),
-        ) as sampler:
+        # It asks the brokers first; only then is fixed when the measured time begins.
+        with Sampler(cluster, load.clients, directory.path) as sampler:
+            before = anchor()
+            if load.waits_for_warmth:
+                load.measure(from_ns=time.monotonic_ns() + _LEAD_NS)
+            sampler.spare(load.measured_from_ns, load.measured_to_ns)
+            run = replace(
+                run,
+                cluster_state=state_of(cluster, warmed, sampler.brokers),
+                measured_from_ns=load.measured_from_ns,
+                measured_to_ns=load.measured_to_ns,
+                anchors=(before,),
+            )
+            # So that what a killed run leaves behind can be analysed.
+            directory.write_run(run)
             load.wait(until_ns=load.measured_from_ns)
+            load.count_from_here()
             with ExitStack() as stack:
                 player = injector = None
                 if experiment.trace is not None:
@@ -348,7 +350,8 @@ def _warnings(run: Run) -> tuple[str, ...]:
             f"{listed} received nothing: {len(run.consumers)} consumers share "
             f"{run.experiment.topic.partitions} partitions"
         )
-    found += [_blocked(p) for p in run.producers if p.queue_full_s > 0.01 * _length_s(run)]
+    length_s = run.experiment.workload.duration_s
+    found += [_blocked(p) for p in run.producers if p.queue_full_s > 0.01 * length_s]
     return tuple(found)
 
 
@@ -374,7 +377,3 @@ def _blocked(producer: ProducerReport) -> str:
         f"producer-{producer.producer + 1} found the client's queue full for "
         f"{producer.queue_full_s:.1f} s: the cluster takes less than the schedule offers"
     )
-
-
-def _length_s(run: Run) -> float:
-    return run.experiment.warm_up_s + run.experiment.workload.duration_s

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import fields, replace
 from pathlib import Path
 
 from penstock import client_properties
 from penstock.domain.cluster import ClusterSpec
 from penstock.domain.errors import BadInput, TestbedError
-from penstock.domain.network.condition import PERFECT, Link
+from penstock.domain.network.condition import PERFECT, Link, LinkCondition
 from penstock.domain.run import Experiment
 from penstock.domain.warm_up import WarmUp
 from penstock.files import sole_owner
-from penstock.measure.warm_up import kind_of, warm_up
+from penstock.measure.warm_up import first_stage, kind_of, warm_up
 from penstock.progress import Progress
 from penstock.testbed.attached import attach
 from penstock.testbed.cluster import Cluster
@@ -25,7 +25,8 @@ from penstock.testbed.parts import Parts, find_parts
 
 def prepare(cluster: KafkaCluster, experiment: Experiment, say: Progress) -> WarmUp | None:
     """Warm it up for requests of the experiment's kind, and set its links; see `warm_up`."""
-    warmed = warm_up(cluster, kind_of(experiment), experiment.cluster_warm_up, say)
+    limits = first_stage(experiment.cluster_warm_up)
+    warmed = warm_up(cluster, kind_of(experiment), limits, say)
     if isinstance(cluster, Cluster):
         set_network(cluster, experiment.cluster, seed=f"run.{experiment.seed}")
     return warmed
@@ -43,6 +44,23 @@ def set_network(cluster: Cluster, spec: ClusterSpec, seed: str) -> None:
     links = spec.network.links if spec.network else ()
     if healed or links:
         cluster.network.set((*healed, *links), seed=seed)
+
+
+def _conditions(cluster: Cluster) -> Mapping[tuple[str, str], LinkCondition]:
+    return cluster.network.conditions if cluster.network is not None else {}
+
+
+def _restore(cluster: Cluster, conditions: Mapping[tuple[str, str], LinkCondition]) -> None:
+    """The links as they were. What went wrong before must not be hidden by this."""
+    with suppress(TestbedError):
+        changed = dict.fromkeys(_conditions(cluster), PERFECT) | dict(conditions)
+        if cluster.network is not None and changed:
+            cluster.network.set(
+                tuple(
+                    Link(src=src, dst=dst, both_ways=False, condition=condition)
+                    for (src, dst), condition in changed.items()
+                )
+            )
 
 
 class Clusters:
@@ -63,18 +81,30 @@ class Clusters:
     def __exit__(self, *_: object) -> None:
         self._drop()
 
+    def check(self, experiments: Sequence[Experiment]) -> None:
+        """Refuse what the testbed that is to be used cannot be, before the first cell runs."""
+        if self._testbed is None:
+            return
+        for experiment in experiments:
+            if experiment.existing is not None:
+                raise BadInput(
+                    "the scenario has a cluster of its own (`existing`)", "leave --testbed out"
+                )
+            _check_shape(self._testbed, self._attached().spec, experiment.cluster)
+            if not all(fault.is_undone for fault in experiment.faults):
+                raise BadInput(
+                    "a fault of the scenario lasts, and the testbed is to be kept",
+                    "give every fault a `for_s`, or leave --testbed out",
+                )
+
     @contextmanager
     def of(self, experiment: Experiment) -> Iterator[KafkaCluster]:
         """A healthy cluster of the experiment's shape; not yet warm, its links not yet set."""
         if experiment.existing is not None:
-            if self._testbed is not None:
-                raise BadInput(
-                    "the scenario has a cluster of its own (`existing`)", "leave --testbed out"
-                )
             yield _existing(experiment)
             return
         try:
-            yield self._attached(experiment) if self._testbed else self._started(experiment)
+            yield self._healthy() if self._testbed else self._started(experiment)
         except BaseException:
             self._drop()
             raise
@@ -91,21 +121,24 @@ class Clusters:
             self._cluster = self._stack.enter_context(cluster)
         return self._cluster
 
-    def _attached(self, experiment: Experiment) -> Cluster:
+    def _attached(self) -> Cluster:
         assert self._testbed is not None
         if self._cluster is None:
             self._parts = self._parts or find_parts(os.environ, on_progress=self._say)
             cluster = attach(self._testbed, self._parts)
             self._stack.enter_context(sole_owner(cluster.directory))
-            self._stack.callback(set_network, cluster, cluster.spec, "testbed")
+            self._stack.callback(_restore, cluster, dict(_conditions(cluster)))
             self._cluster = cluster
-        _check_shape(self._testbed, self._cluster.spec, experiment.cluster)
+        return self._cluster
+
+    def _healthy(self) -> Cluster:
+        cluster = self._attached()
         if not self._is_healthy():
             raise TestbedError(
                 f"testbed {self._testbed!r} has a broker that is down or a copy that lags",
                 f"see: penstock testbed status {self._testbed}",
             )
-        return self._cluster
+        return cluster
 
     def _is_healthy(self) -> bool:
         cluster = self._cluster

@@ -45,8 +45,8 @@ def reasons(intervals: Sequence[Interval], interval_s: float = 1.0) -> list[str]
         seen_s, needed_s = len(intervals) * interval_s, 2 * WINDOW * interval_s
         return [f"{seen_s:g} s of load, and the test needs {needed_s:g} s"]
     changing = []
-    if not all(interval.requests for interval in recent):
-        changing.append(f"no request was answered for {interval_s:g} s or more")
+    if not any(interval.requests for interval in recent):
+        changing.append(f"no request was answered in the last {WINDOW * interval_s:g} s")
     old, new = cost_ms(before), cost_ms(recent)
     if (
         old
@@ -55,7 +55,7 @@ def reasons(intervals: Sequence[Interval], interval_s: float = 1.0) -> list[str]
         and _is_below("cpu_ms_per_request", recent, before)
     ):
         changing.append(f"CPU per request fell from {old:.3g} to {new:.3g} ms")
-    slow, fast = (fmean(i.latency_ms for i in part) for part in (before, recent))
+    slow, fast = (_latency_ms(part) for part in (before, recent))
     if fast < slow * (1 - TOLERANCE) and _is_below("latency_ms", recent, before):
         changing.append(f"latency fell from {slow:.3g} to {fast:.3g} ms")
     compiling_s = sum(interval.compiler_s or 0.0 for interval in recent)
@@ -70,8 +70,19 @@ def reasons(intervals: Sequence[Interval], interval_s: float = 1.0) -> list[str]
 
 def _is_below(figure: str, recent: Sequence[Interval], before: Sequence[Interval]) -> bool:
     """Not by one slow interval among the earlier ones: four pairs of five show it."""
-    pairs = [(getattr(r, figure) or 0) < (getattr(b, figure) or 0) for r in recent for b in before]
-    return bool(sum(pairs) >= PAIRS * len(pairs))
+    pairs = [
+        getattr(r, figure) < getattr(b, figure)
+        for r in recent
+        for b in before
+        # One in which nothing was answered, under a light load, has no figure.
+        if r.requests and b.requests
+    ]
+    return bool(pairs) and bool(sum(pairs) >= PAIRS * len(pairs))
+
+
+def _latency_ms(intervals: Sequence[Interval]) -> float:
+    answered = [interval.latency_ms for interval in intervals if interval.requests]
+    return fmean(answered) if answered else 0.0
 
 
 def cost_ms(intervals: Sequence[Interval]) -> float | None:

@@ -88,6 +88,7 @@ class Load:
         self._consumers: list[Worker] = []
         self._watchers: list[Worker] = []
         self._told_s = 0.0
+        self._counted: dict[str, float] = {}
         self.begins_ns = 0
         self.measured_from_ns = 0
         self.measured_to_ns = 0
@@ -218,13 +219,15 @@ class Load:
 
     @property
     def signals(self) -> Mapping[str, Callable[[], float]]:
-        """How far the load is, for faults that wait for it."""
-        return {
-            name: partial(
-                self._sum, self._consumers if name == "received" else self._producers, name
-            )
-            for name in SIGNALS
-        }
+        """How far the measured load is, for faults that wait for it."""
+        return {name: partial(self._since_then, name) for name in SIGNALS}
+
+    def count_from_here(self) -> None:
+        """The measured time begins: what was sent before is not part of the signals."""
+        self._counted = {name: self._sum(name) for name in SIGNALS}
+
+    def _since_then(self, name: str) -> float:
+        return self._sum(name) - self._counted.get(name, 0.0)
 
     @property
     def answered(self) -> tuple[Answered, ...]:
@@ -375,15 +378,15 @@ class Load:
         if time.monotonic() - self._told_s < _PROGRESS_S:
             return
         self._told_s = time.monotonic()
-        counts = {name: signal() for name, signal in self.signals.items()}
+        counts = {name: self._sum(name) for name in SIGNALS}
         failed = f", {counts['failed']:,.0f} failed" if counts["failed"] else ""
         self._say(
             f"{counts['sent']:,.0f} sent, {counts['acknowledged']:,.0f} acknowledged{failed}, "
             f"{counts['received']:,.0f} received"
         )
 
-    @staticmethod
-    def _sum(workers: list[Worker], name: str) -> float:
+    def _sum(self, name: str) -> float:
+        workers = self._consumers if name == "received" else self._producers
         return float(sum((w.said("progress") or {}).get(name, 0) for w in workers))
 
     def _forget_group(self) -> None:

@@ -15,8 +15,10 @@ from penstock.measure import rdkafka, schedule
 # Above this rate the doorstep reader would cost the brokers as much as what is measured.
 WATCHED_UP_TO_PER_S = 5_000
 _WARM_UP_MESSAGES = 3_000_000
+# What the test of the run's own load needs, on a busy machine.
+_TEST_S = 8.0
 # From the last look at the limit until the measured time begins, with room to spare.
-WARM_UP_MARGIN_S = 2.0
+WARM_UP_MARGIN_S = 5.0
 # What a run decides itself, with the reason.
 _REFUSED = {
     "bootstrap.servers": "the cluster says where it is",
@@ -80,7 +82,8 @@ def _longest_warm_up_s(experiment: Experiment) -> float:
     if isinstance(arrivals, RecordedArrivals) or not limit_s:
         return 0.0  # it begins when it begins
     affordable_s = _WARM_UP_MESSAGES / arrivals.mean_per_s
-    return max(experiment.warm_up_s, min(limit_s, affordable_s)) + WARM_UP_MARGIN_S
+    longest_s = max(experiment.warm_up_s, min(limit_s, affordable_s), _TEST_S)
+    return longest_s + WARM_UP_MARGIN_S
 
 
 def _is_watched(experiment: Experiment) -> bool:

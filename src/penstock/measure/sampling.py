@@ -44,8 +44,7 @@ class ClientView:
 class Sampler:
     """Looks from `__enter__` to `__exit__`, both included, and writes what it saw.
 
-    With `measured_ns`, brokers are asked on entering, which must be before that time, and after it;
-    without, at every look.
+    Brokers are asked on entering and at every look, but not in a time that is to be spared.
     """
 
     def __init__(
@@ -53,14 +52,11 @@ class Sampler:
         cluster: KafkaCluster,
         clients: Mapping[str, psutil.Process],
         directory: Path,
-        measured_ns: tuple[int, int] | None = None,
         every_s: float = EVERY_S,
     ) -> None:
         self._cluster, self._clients = cluster, clients
         self._directory, self._every_s = directory, every_s
-        self._from_ns: float
-        self._to_ns: float
-        self._from_ns, self._to_ns = measured_ns or (math.inf, math.inf)
+        self._from_ns = self._to_ns = math.inf
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="sampler", daemon=True)
         self._looks, self._cpu_s = 0, 0.0
@@ -79,6 +75,10 @@ class Sampler:
         if self.brokers:
             write_file(self._directory / BROKERS, specs.dump_json(self.brokers))
         write_file(self._directory / CLIENTS, specs.dump_json(self.clients))
+
+    def spare(self, from_ns: int, to_ns: int) -> None:
+        """The measured time, which begins soon: until it ends, brokers are not asked."""
+        self._from_ns, self._to_ns = from_ns, to_ns
 
     @property
     def cost(self) -> ObserverCost:

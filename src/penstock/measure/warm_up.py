@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import Protocol
 
 from penstock import specs
-from penstock.domain.errors import TestbedError
+from penstock.domain.broker_view import BrokerView
 from penstock.domain.run import Experiment
 from penstock.domain.warm_up import ClusterState, RequestKind, WarmUp, WarmUpLimits
 from penstock.files import write_file
@@ -28,13 +29,13 @@ from penstock.measure.warm_up_load import RunLoad, SaturatingLoad, unspoiled
 from penstock.progress import Progress, silent
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.connection import KafkaCluster
-from penstock.testbed.observe import observe
 
 _WARM_FOR = "warm-for.json"
 # Of the run's own load; so a cluster that is warm already is known to be after five seconds.
 _RUN_INTERVAL_S = 0.5
-# Until the measured time begins: every producer has heard of it, and brokers were asked once more.
-_LEAD_NS = 600_000_000
+_SECOND_STAGE_S = 10.0
+# Before a measured time that is fixed: long enough for a look at the brokers.
+_LOOKS_NS = 1_000_000_000
 # What librdkafka gathers if nobody says otherwise.
 _LINGER_MS, _BATCH_MESSAGES, _BATCH_BYTES = 5.0, 10_000, 1_000_000
 
@@ -88,7 +89,8 @@ def warm_up(
             stack.enter_context(unspoiled(cluster))
         load = stack.enter_context(SaturatingLoad(cluster, kind, limits.rate_per_s))
         done = stage.until_warm(load)
-    if isinstance(cluster, Cluster) and done.state == "warm":
+    # With a cap on the rate it may be flat, but not as warm as without.
+    if isinstance(cluster, Cluster) and done.state == "warm" and limits.rate_per_s is None:
         _remember(cluster, kind)
     return done
 
@@ -102,29 +104,51 @@ def warm_up_run(
 ) -> WarmUp | None:
     """The second stage: the run's own load, which has begun, until that is warm.
 
-    `before` is what the first stage came to; the answer is for both. Returns a moment before the
-    measured time begins.
+    `before` is what the first stage came to; the answer is for both, and warm only if both were. A
+    load whose measured time is fixed is waited for until shortly before that.
     """
-    limits = experiment.cluster_warm_up
-    spent_s = before.took_s if before else 0.0
+    limits, kind = experiment.cluster_warm_up, kind_of(experiment)
     if not load.waits_for_warmth:
         on_progress(f"warming up for {experiment.warm_up_s:g} s")
-        load.wait(until_ns=load.measured_from_ns - _LEAD_NS)
-        return before if limits.limit_s else NOT_WARMED_UP
+        load.wait(until_ns=load.measured_from_ns - _LOOKS_NS)
+        return before if limits.limit_s else _unwarmed(cluster, kind)
+    spent_s = before.took_s if before else 0.0
     latest_s = min(
         max(experiment.warm_up_s, limits.limit_s - spent_s),
         load.longest_warm_up_s - WARM_UP_MARGIN_S,
     )
     stage = _Stage(
-        latest_s, _RUN_INTERVAL_S, on_progress, at_least_s=experiment.warm_up_s, spent_s=spent_s
+        latest_s,
+        _RUN_INTERVAL_S,
+        on_progress,
+        at_least_s=experiment.warm_up_s,
+        at_least_intervals=2 * WINDOW,
+        spent_s=spent_s,
     )
-    done = stage.until_warm(RunLoad(cluster, load))
-    load.measure(from_ns=time.monotonic_ns() + _LEAD_NS)
+    done = stage.until_warm(RunLoad(cluster, load, kind.messages_per_request))
+    if before is None:
+        return done
+    is_warm = before.state == "warm"
     return replace(
         done,
-        requests=done.requests + (before.requests if before else 0),
-        first_cpu_ms_per_request=(before or done).first_cpu_ms_per_request,
+        state=done.state if is_warm else before.state,
+        sentence=done.sentence if is_warm else before.sentence,
+        requests=before.requests + done.requests,
+        first_cpu_ms_per_request=before.first_cpu_ms_per_request,
     )
+
+
+def _unwarmed(cluster: KafkaCluster, kind: RequestKind) -> WarmUp | None:
+    """Without a warm-up: of a cluster of the user's own nothing is known."""
+    if not isinstance(cluster, Cluster):
+        return None
+    return WarmUp(state="warm") if _is_known(cluster, kind) else NOT_WARMED_UP
+
+
+def first_stage(limits: WarmUpLimits) -> WarmUpLimits:
+    """What the first stage may use of the limit, so that the second one has time for its test."""
+    left_s = min(_SECOND_STAGE_S, 0.4 * limits.limit_s)
+    return replace(limits, limit_s=limits.limit_s - left_s)
 
 
 NOT_WARMED_UP = WarmUp(
@@ -146,9 +170,11 @@ class _Stage:
         interval_s: float,
         say: Progress,
         at_least_s: float = 0.0,
+        at_least_intervals: int = 0,
         spent_s: float = 0.0,
     ) -> None:
         self._began, self._limit_s, self._at_least_s = time.monotonic(), limit_s, at_least_s
+        self._at_least_intervals = at_least_intervals
         self._spent_s = spent_s  # by the stages before
         self._interval_s, self._say = interval_s, say
         say(f"warming the brokers up, {limit_s:.0f} s at most")
@@ -157,7 +183,9 @@ class _Stage:
         """Let the load go on until it is warm or the time is over."""
         intervals: list[Interval] = []
         changing = flatness.reasons(intervals, self._interval_s)
-        while self._took_s < (self._limit_s if changing else self._at_least_s):
+        while len(intervals) < self._at_least_intervals or self._took_s < (
+            self._limit_s if changing else self._at_least_s
+        ):
             intervals.append(load.work(self._interval_s))
             changing = flatness.reasons(intervals, self._interval_s)
             if changing:
@@ -189,9 +217,11 @@ class _Stage:
 # --- what is known of a cluster ------------------------------------------------------------------
 
 
-def state_of(cluster: KafkaCluster, done: WarmUp | None) -> ClusterState | None:
-    """How old its brokers are and how much they have done; None of a cluster of the user's own
-    that was not warmed up."""
+def state_of(
+    cluster: KafkaCluster, done: WarmUp | None, views: Sequence[BrokerView]
+) -> ClusterState | None:
+    """How old its brokers are and how much they have done, by the latest look at them; None of a
+    cluster of the user's own that was not warmed up."""
     if not isinstance(cluster, Cluster):
         return None if done is None else ClusterState(warm_up=done)
     started = [
@@ -199,23 +229,13 @@ def state_of(cluster: KafkaCluster, done: WarmUp | None) -> ClusterState | None:
         for broker in cluster.broker_ids
         if (process := cluster.process(broker).process) is not None
     ]
+    own = [view.own for view in views if view.own is not None]
+    served = sum(times.total.count for counters in own for times in counters.requests.values())
     return ClusterState(
         age_s=round(time.time() - max(started), 1) if started else None,
-        requests_served=_requests_served(cluster),
+        requests_served=served if own and len(own) == len(views) else None,
         warm_up=done,
     )
-
-
-def _requests_served(cluster: Cluster) -> int | None:
-    with suppress(TestbedError):
-        own = [view.own for view in observe(cluster).values()]
-        return sum(
-            times.total.count
-            for counters in own
-            if counters is not None
-            for times in counters.requests.values()
-        )
-    return None
 
 
 def _is_known(cluster: Cluster, kind: RequestKind) -> bool:

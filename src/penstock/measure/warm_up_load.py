@@ -6,12 +6,13 @@ by the number of requests; then the load of the run itself, by its own processes
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -42,6 +43,7 @@ _MOST_REQUEST_BYTES = 32_000
 _MOST_PARTITIONS = 48
 _MOST_BYTES_PER_S = 30_000_000
 _TIMEOUT_MS = 30_000
+_LET_GO_S = 5.0
 
 
 class SaturatingLoad:
@@ -169,8 +171,7 @@ class _Round:
                 config = {**self._cluster.client_config, **plan.settings}
                 self._producers = [Producer(config, logger=quiet_log) for _ in range(_PRODUCERS)]
                 member, watcher = self._consumer(), self._consumer()
-            for producer in self._producers:
-                stack.callback(producer.purge)
+            stack.callback(self._let_go)
             # One of a group, which commits as those of a run do, and one that watches.
             member.subscribe([self._topic])
             watcher.assign([TopicPartition(self._topic, p, 0) for p in range(plan.partitions)])
@@ -200,6 +201,16 @@ class _Round:
                 "its brokers do not take messages; their logs say why",
             )
         return requests, self._waited_s - waited_s
+
+    def _let_go(self) -> None:
+        """Purged messages are reported, too; what nobody hears of keeps its client alive."""
+        for producer in self._producers:
+            producer.purge()
+        until = time.monotonic() + _LET_GO_S
+        while any(self._under_way) and time.monotonic() < until:
+            for producer in self._producers:
+                producer.poll(0.01)
+        self._producers.clear()
 
     def _send(self, number: int, producer: Producer) -> None:
         sent_s, partition = time.monotonic(), self._sent % self._plan.partitions
@@ -251,8 +262,8 @@ def _reading(reader: Consumer) -> Iterator[None]:
 class RunLoad:
     """The load of a run that has started and is not measured yet."""
 
-    def __init__(self, cluster: KafkaCluster, load: Load) -> None:
-        self._load = load
+    def __init__(self, cluster: KafkaCluster, load: Load, messages_per_request: int) -> None:
+        self._load, self._messages_per_request = load, messages_per_request
         self._cpu = BrokerCpu(cluster) if isinstance(cluster, Cluster) else None
 
     def work(self, seconds: float) -> Interval:
@@ -268,10 +279,11 @@ class RunLoad:
         waited_s = sum(b.waited_s - a.waited_s for a, b in pairs)
         per_s = sum((b.messages - a.messages) / (b.at_ns - a.at_ns) * 1e9 for a, b in pairs)
         latency_ms = 1e3 * waited_s / max(1, messages)
+        requests = math.ceil(per_s * seconds / self._messages_per_request)
         if self._cpu is None or before is None:
-            return Interval(round(per_s * seconds), latency_ms)
+            return Interval(requests, latency_ms)
         cpu_s, compiler_s = (b - a for a, b in zip(before, self._cpu.read(), strict=True))
-        return Interval(round(per_s * seconds), latency_ms, cpu_s, compiler_s)
+        return Interval(requests, latency_ms, cpu_s, compiler_s)
 
 
 @contextmanager
@@ -284,7 +296,8 @@ def throw_away_topic(cluster: KafkaCluster, topic: TopicSpec) -> Iterator[None]:
         cluster.create_topic(topic)
         yield
     finally:
-        with suppress(TestbedError):
+        # A testbed goes away as a whole; on a cluster of the user's own nothing may stay unnoticed.
+        with suppress(TestbedError) if isinstance(cluster, Cluster) else nullcontext():
             cluster.admin.delete_topic(topic.name)
 
 

@@ -36,6 +36,8 @@ _NS_TO_MS = 1e-6
 _MB = 1e6
 # A time that cannot be is shown as a gap of so many seconds at most.
 _LONGEST_GAP_S = 7 * 86_400
+# Of what was acknowledged: with less received, it is the consumers who fall behind.
+_BEHIND = 0.95
 
 Floats = npt.NDArray[np.float64]
 
@@ -282,10 +284,19 @@ class Assembly:
             per_slice(arrived, arrived.entries),
             line.slice_ns / SECOND_NS,
             waiting_first=max(0, waiting),
+            done_name=self._bottleneck(slices),
         )
         if disturbance is None or judged.state == "unsteady":
             return judged
         return replace(judged, state="not meant to be", sentence=disturbance.sentence)
+
+    def _bottleneck(self, slices: int) -> str:
+        """Who falls behind, if somebody does: those who acknowledge, or those who read."""
+        accepted, arrived = (
+            int(entries.entries[(entries.at >= 0) & (entries.at < slices)].sum())
+            for entries in map(self.found.entries, (summary.ACCEPTED, summary.ARRIVED))
+        )
+        return "the consumers" if arrived < _BEHIND * accepted else "the brokers"
 
     # --- seconds -----------------------------------------------------------------------------
 

@@ -40,7 +40,7 @@ def _cluster(run: Run) -> dict[str, str]:
     return {
         "age of the cluster, s": _number(state.age_s),
         "requests it had served": _count(state.requests_served),
-        "warm-up": "none (a cluster of your own)" if warm_up is None else warm_up.state,
+        "warm-up": "before this run" if warm_up is None else warm_up.state,
         "warm-up took, s": _number(warm_up.took_s if warm_up else None),
         "CPU per request when it began, ms": _number(
             warm_up.first_cpu_ms_per_request if warm_up else None

@@ -51,17 +51,17 @@ class Disagreement:
 def disagreements(sides: Sequence[Side]) -> tuple[Disagreement, ...]:
     """One for each side whose repeats disagree. Times are those of steady runs."""
     found = []
-    for side in sides:
-        if side.problems:
-            continue
-        ranges = tuple(r for figure in _LOOKED_AT if (r := _range(side, figure)) is not None)
+    repeated = [side for side in sides if not side.problems and len(side.used) > 1]
+    for side in repeated:
+        looked_at = [_range(side, figure, len(repeated)) for figure in _LOOKED_AT]
+        ranges = tuple(r for r in looked_at if r is not None)
         if ranges:
             found.append(Disagreement(side.label, len(side.used), ranges, _sentence(side, ranges)))
     return tuple(found)
 
 
-def _range(side: Side, figure: Figure) -> Range | None:
-    found = batch_means.disagreement(side.estimates(figure))
+def _range(side: Side, figure: Figure, cells: int) -> Range | None:
+    found = batch_means.disagreement(side.estimates(figure), cells)
     if found is None:
         return None
     return Range(

@@ -132,6 +132,8 @@ class Cluster(KafkaCluster):
                 held, spec.network or NetworkSpec(), nodes.host_names(spec)
             )
         cluster._make_processes()
+        for process in cluster._processes.values():
+            process.expect_to_run()
         return cluster
 
     # --- what clients need --------------------------------------------------------------------

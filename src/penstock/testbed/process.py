@@ -55,6 +55,10 @@ class NodeProcess:
         (self.directory / "pid").write_text(str(self._child.pid))
         self._wanted = True
 
+    def expect_to_run(self) -> None:
+        """Another command started it: from now on it ought to run, if it does."""
+        self._wanted = self.is_running
+
     def end(self) -> None:
         """Kill it for good; returns when it holds nothing any more."""
         self._wanted = False

@@ -48,6 +48,8 @@ def measure(
     if run.invalid:
         raise TestbedError(f"the stream says nothing: {'; '.join(run.invalid)}")
     arrived = latencies.received(path, run)
+    if arrived.unsteadiness:
+        raise TestbedError(f"the stream was not steady: {arrived.unsteadiness}")
     drawn = distribution([arrived.histogram])
     assert drawn is not None
     seconds = (run.measured_to_ns - run.measured_from_ns) / 1e9
@@ -60,7 +62,7 @@ def measure(
             for name, value in usage(path, run.measured_from_ns, run.measured_to_ns).items()
         },
     }
-    warnings = list(run.warnings)
+    warnings = [*run.warnings, *([run.coldness] if run.coldness else [])]
     if arrived.missing:
         warnings.append(f"{arrived.missing} messages never arrived")
     return Measured(figures, {"end_to_end": drawn}, tuple(warnings))
@@ -83,6 +85,7 @@ def stream(cluster: Cluster, where: Conditions, grid: ExperimentGrid, seed: int)
         settings=grid.settings,
         consumers=Consumers(count=where.consumers),
         warm_up_s=grid.warm_up_s,
+        cluster_warm_up=grid.cluster_warm_up,
         schedule_lag_ms=grid.schedule_lag_ms,
         visibility="off",
         seed=seed,

@@ -20,6 +20,7 @@ from penstock.domain.metrics import Estimate
 from penstock.domain.run import Run
 from penstock.measure.batch_means import of_ratio
 from penstock.measure.histogram import Histogram
+from penstock.measure.steadiness import judge
 
 Ints = npt.NDArray[np.int64]
 _SLICES = 200
@@ -32,6 +33,7 @@ class Latencies:
     histogram: Histogram
     mean_ms: Estimate
     missing: int
+    unsteadiness: str = ""  # why they are not those of the setting; empty if they are
 
 
 def acknowledged(directory: Path, run: Run) -> Latencies:
@@ -89,10 +91,22 @@ def _latencies(
     edges = np.linspace(run.measured_from_ns, run.measured_to_ns, _SLICES + 1)
     sums, _ = np.histogram(intended[known], edges, weights=values / 1e6)
     counts, _ = np.histogram(intended[known], edges)
+    due, _ = np.histogram(intended[measured], edges)
+    done, _ = np.histogram(ended[has_ended], edges)
+    earlier = has_ended & (intended < run.measured_from_ns) & (ended >= run.measured_from_ns)
+    steadiness = judge(
+        sums,
+        counts.astype(np.float64),
+        due.astype(np.float64),
+        done.astype(np.float64),
+        (run.measured_to_ns - run.measured_from_ns) / 1e9 / _SLICES,
+        waiting_first=int(earlier.sum()),
+    )
     return Latencies(
         histogram=Histogram.of(values),
         mean_ms=of_ratio(sums.tolist(), counts.tolist()),
         missing=int((measured & ~has_ended).sum()),
+        unsteadiness=steadiness.sentence if steadiness.state == "unsteady" else "",
     )
 
 

@@ -90,6 +90,7 @@ def _latency(
         ),
         settings=grid.settings,
         warm_up_s=grid.warm_up_s,
+        cluster_warm_up=grid.cluster_warm_up,
         schedule_lag_ms=grid.schedule_lag_ms,
         seed=seed,
     )
@@ -99,7 +100,7 @@ def _latency(
     if run.status != "complete":
         raise TestbedError(f"the load for the latency failed: {run.reason}")
     figures: dict[str, Estimate] = {}
-    warnings: list[str] = []
+    warnings = [run.coldness] if run.coldness else []
     span = (run.measured_from_ns, run.measured_to_ns)
     waited = replication_ms(path, *span)
     if waited is None:
@@ -116,6 +117,9 @@ def _latency(
         warnings += [f"no latency: {why}" for why in run.invalid]
         return Measured(figures, warnings=tuple(warnings))
     answers = latencies.acknowledged(path, run)
+    if answers.unsteadiness:
+        warnings.append(f"no latency: not steady, {answers.unsteadiness}")
+        return Measured(figures, warnings=tuple(warnings))
     figures["latency_ms"] = answers.mean_ms
     drawn = distribution([answers.histogram])
     assert drawn is not None

@@ -142,7 +142,12 @@ class Network:
         return self._emulator.stats()
 
     def _read(self) -> dict[str, Any]:
-        state: dict[str, Any] = json.loads(self._state.read_text())
+        try:
+            state: dict[str, Any] = json.loads(self._state.read_text())
+        except FileNotFoundError:
+            raise TestbedError(
+                f"the network of testbed {self.lease.id} is gone", "was the testbed removed?"
+            ) from None
         return state
 
     def _write(self, state: dict[str, Any]) -> None:
