@@ -217,7 +217,7 @@ class Run(Value):
         if self.events:
             first = min(self.events, key=lambda event: event.at_s)
             return Disturbance(
-                at_s=max(0.0, first.at_s), sentence=f"{first.at_s:.3g} s: {first.sentence}"
+                at_s=max(0.0, first.at_s), sentence=f"from {first.at_s:.3g} s on, {first.sentence}"
             )
         return None
 

@@ -191,7 +191,7 @@ class _Round:
             for number, producer in enumerate(self._producers):
                 while self._under_way[number] < _WINDOW and self._pace.allows(now):
                     self._send(number, producer)
-            # Whoever has nothing to send waits for an answer.
+            # With nothing to send, wait for an answer.
             for number, producer in enumerate(self._producers):
                 producer.poll(0.002 if number == 0 else 0)
         requests = self._answered - answered
