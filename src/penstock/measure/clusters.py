@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import fields, replace
 from pathlib import Path
@@ -11,7 +11,7 @@ from pathlib import Path
 from penstock import client_properties
 from penstock.domain.cluster import ClusterSpec
 from penstock.domain.errors import BadInput, TestbedError
-from penstock.domain.network.condition import PERFECT, Link, LinkCondition
+from penstock.domain.network.condition import Link
 from penstock.domain.run import Experiment
 from penstock.domain.warm_up import WarmUp
 from penstock.files import sole_owner
@@ -20,6 +20,7 @@ from penstock.progress import Progress
 from penstock.testbed.attached import attach
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.connection import ExistingCluster, KafkaCluster
+from penstock.testbed.network.hosts import Network, as_links
 from penstock.testbed.parts import Parts, find_parts
 
 
@@ -34,33 +35,14 @@ def prepare(cluster: KafkaCluster, experiment: Experiment, say: Progress) -> War
 
 def set_network(cluster: Cluster, spec: ClusterSpec, seed: str) -> None:
     """Put the links of a cluster into the conditions of a spec, drawn from the seed."""
-    if cluster.network is None:
-        return
-    healed = tuple(
-        Link(src=src, dst=dst, both_ways=False, condition=PERFECT)
-        for (src, dst), condition in cluster.network.conditions.items()
-        if condition != PERFECT
-    )
-    links = spec.network.links if spec.network else ()
-    if healed or links:
-        cluster.network.set((*healed, *links), seed=seed)
+    if cluster.network is not None:
+        cluster.network.replace(spec.network.links if spec.network else (), seed=seed)
 
 
-def _conditions(cluster: Cluster) -> Mapping[tuple[str, str], LinkCondition]:
-    return cluster.network.conditions if cluster.network is not None else {}
-
-
-def _restore(cluster: Cluster, conditions: Mapping[tuple[str, str], LinkCondition]) -> None:
+def _restore(network: Network, links: tuple[Link, ...]) -> None:
     """The links as they were. What went wrong before must not be hidden by this."""
     with suppress(TestbedError):
-        changed = dict.fromkeys(_conditions(cluster), PERFECT) | dict(conditions)
-        if cluster.network is not None and changed:
-            cluster.network.set(
-                tuple(
-                    Link(src=src, dst=dst, both_ways=False, condition=condition)
-                    for (src, dst), condition in changed.items()
-                )
-            )
+        network.replace(links)
 
 
 class Clusters:
@@ -127,7 +109,8 @@ class Clusters:
             self._parts = self._parts or find_parts(os.environ, on_progress=self._say)
             cluster = attach(self._testbed, self._parts)
             self._stack.enter_context(sole_owner(cluster.directory))
-            self._stack.callback(_restore, cluster, dict(_conditions(cluster)))
+            if (network := cluster.network) is not None:
+                self._stack.callback(_restore, network, as_links(network.conditions))
             self._cluster = cluster
         return self._cluster
 

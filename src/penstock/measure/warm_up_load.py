@@ -11,7 +11,7 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,7 +20,6 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from penstock.domain.cluster import TopicSpec
 from penstock.domain.errors import TestbedError
-from penstock.domain.network.condition import PERFECT, Link
 from penstock.domain.warm_up import RequestKind
 from penstock.measure.flatness import Interval
 from penstock.measure.load import Load
@@ -28,6 +27,7 @@ from penstock.testbed.admin import quiet_log
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.compilers import BrokerCpu
 from penstock.testbed.connection import KafkaCluster
+from penstock.testbed.network.hosts import as_links
 from penstock.testbed.observe import observe
 
 _PRODUCERS = 3
@@ -307,23 +307,9 @@ def unspoiled(cluster: Cluster) -> Iterator[None]:
     if cluster.network is None:
         yield
         return
-    spoiled = {
-        pair: condition
-        for pair, condition in cluster.network.conditions.items()
-        if condition != PERFECT
-    }
-
-    def links(make: Callable[[Any], Any]) -> tuple[Link, ...]:
-        return tuple(
-            Link(src=src, dst=dst, both_ways=False, condition=make(condition))
-            for (src, dst), condition in spoiled.items()
-        )
-
-    if not spoiled:
-        yield
-        return
-    cluster.network.set(links(lambda _: PERFECT))
+    before = as_links(cluster.network.conditions)
+    cluster.network.replace(())
     try:
         yield
     finally:
-        cluster.network.set(links(lambda condition: condition))
+        cluster.network.replace(before)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 from penstock.domain.errors import TestbedError
 from penstock.domain.network.condition import (
+    PERFECT,
     HostNames,
     Link,
     LinkCondition,
@@ -137,6 +138,12 @@ class Network:
                 }
             )
 
+    def replace(self, links: tuple[Link, ...], *, seed: str | None = None) -> None:
+        """Put these links into their conditions, and heal all others, in one change."""
+        spoiled = {pair: PERFECT for pair, now in self.conditions.items() if now != PERFECT}
+        if spoiled or links:
+            self.set((*as_links(spoiled), *links), seed=seed)
+
     def stats(self) -> dict[Pair, LinkStats]:
         """What the links did to packets so far. Raises `TestbedError` if the emulator is dead."""
         return self._emulator.stats()
@@ -162,6 +169,14 @@ class Network:
         with self._state.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
+
+
+def as_links(conditions: Mapping[Pair, LinkCondition]) -> tuple[Link, ...]:
+    """Conditions by pair of hosts, as the links that make them."""
+    return tuple(
+        Link(src=src, dst=dst, both_ways=False, condition=condition)
+        for (src, dst), condition in conditions.items()
+    )
 
 
 def _conditions(state: dict[str, Any]) -> dict[Pair, LinkCondition]:
