@@ -39,7 +39,7 @@ import numpy.typing as npt
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from pyspark.sql import SparkSession
 
-from harness import Figure, Row, main
+from harness import Figure, Row, main, warmed
 from landed import ages_ms
 from penstock import specs
 from penstock.autoscaler.actions import Commanded, Decided, Event, HandedOver, Looked, Started
@@ -52,7 +52,7 @@ from penstock.domain.errors import PenstockError
 from penstock.domain.lake.partition import Partition
 from penstock.domain.lake.pipeline import Pipeline, Stream
 from penstock.domain.lake.plan import even_plan
-from penstock.measure.warm_up import warm_up
+from penstock.domain.warm_up import RequestKind
 from penstock.pipeline.lake import query
 from penstock.pipeline.lake.brokers import Brokers
 from penstock.pipeline.lake.executors import ONE_LANE_EACH, Executors
@@ -66,6 +66,10 @@ from penstock.testbed.waiting import wait_until
 from shifting_load import shifting_load
 
 PARTITIONS, SIZE_BYTES = 16, 1000
+# As `shifting_load` sends them.
+SHIFTING = RequestKind(
+    message_bytes=SIZE_BYTES, messages_per_request=4, partitions=PARTITIONS, replication=1
+)
 SINK_BYTES_PER_S = 500_000.0
 HOT_PER_S, COLD_PER_S = 250, 25
 # Until somebody decides otherwise.
@@ -129,7 +133,7 @@ def measure(quick: bool, say: Say) -> tuple[dict[str, Any], list[Row]]:
         Cluster(ClusterSpec(brokers=3), parts=find_parts(os.environ), on_progress=say) as cluster,
         tempfile.TemporaryDirectory(prefix="penstock-bench-autoscaler-") as scratch,
     ):
-        warm_up(cluster)
+        warmed(cluster, say, SHIFTING)
         say("starting Spark")
         spark = session(query.with_retries("local[16]"), app="bench", config=query.SPARK_CONFIG)
         stage = Stage(spark, cluster, Path(scratch))

@@ -20,6 +20,13 @@ import psutil
 from penstock import __version__, specs
 from penstock.cli import output
 from penstock.domain.errors import PenstockError
+from penstock.domain.warm_up import RequestKind
+from penstock.measure.warm_up import warm_up
+from penstock.progress import Progress
+from penstock.testbed.cluster import Cluster
+
+# Why the brokers of this benchmark were not warm when it measured them; see `warmed`.
+_cold: list[str] = []
 
 
 @dataclass(frozen=True)
@@ -63,7 +70,7 @@ def main(
     except PenstockError as error:
         output.error(str(error))
         sys.exit(error.exit_code)
-    keys = {**keys, "quick": options.quick, "machine": machine()}
+    keys = {**keys, "cold": _cold, "quick": options.quick, "machine": machine()}
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(specs.dump_json(keys))
@@ -76,6 +83,18 @@ def main(
         ["figure", "median [range]", "aim", ""],
         [[row.name, str(row.measured), row.aim, marks[row.met]] for row in rows],
     )
+    for sentence in _cold:
+        output.warn(sentence)
+
+
+def warmed(cluster: Cluster, say: Progress, *kinds: RequestKind) -> Cluster:
+    """The cluster, warm for these kinds of requests as for a run; else the figures come with a
+    warning."""
+    for kind in kinds or (None,):
+        done = warm_up(cluster, kind, on_progress=say)
+        if done is not None and done.sentence:
+            _cold.append(done.sentence)
+    return cluster
 
 
 def machine() -> dict[str, Any]:

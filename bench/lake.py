@@ -28,15 +28,15 @@ from confluent_kafka import Producer
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from harness import Figure, Row, main
+from harness import Figure, Row, main, warmed
 from landed import ages_ms
 from penstock import jars
 from penstock.domain.cluster import ClusterSpec, TopicSpec
 from penstock.domain.errors import PenstockError
 from penstock.domain.lake.pipeline import Pipeline, Stream
+from penstock.domain.warm_up import RequestKind
 from penstock.java import find_java
 from penstock.measure.backlog import fill
-from penstock.measure.warm_up import warm_up
 from penstock.pipeline.lake import query
 from penstock.pipeline.lake.landing import Landed
 from penstock.pipeline.session import session
@@ -48,6 +48,14 @@ PARTITIONS, LANES = 12, 2
 # Java compiles for a while.
 _WARM_UPS = 2
 STEADY_BYTES_PER_S, STEADY_SIZE_BYTES = 10_000_000, 1000
+# As `steady_load` sends them.
+STEADY = RequestKind(
+    message_bytes=STEADY_SIZE_BYTES,
+    messages_per_request=8,
+    partitions=PARTITIONS,
+    replication=1,
+    is_idempotent=True,
+)
 Say = Callable[[str], None]
 
 
@@ -65,7 +73,7 @@ def measure(quick: bool, say: Say) -> tuple[dict[str, Any], list[Row]]:
         Cluster(ClusterSpec(brokers=3), parts=find_parts(os.environ), on_progress=say) as cluster,
         tempfile.TemporaryDirectory(prefix="penstock-bench-lake-") as scratch,
     ):
-        warm_up(cluster)
+        warmed(cluster, say, STEADY)
         config = {**query.SPARK_CONFIG, "spark.sql.streaming.numRecentProgressUpdates": "10000",
                   "spark.sql.parquet.compression.codec": "zstd", "spark.jars": _jars(),
                   # Fifty by default, which costs the connector a second per micro-batch.

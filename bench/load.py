@@ -20,17 +20,17 @@ from typing import Any
 from confluent_kafka import Producer
 
 import harness
-from harness import Figure, Row
+from harness import Figure, Row, warmed
 from penstock.domain.arrivals import ConstantArrivals
 from penstock.domain.cluster import ClusterSpec, TopicSpec
 from penstock.domain.consumers import Consumers
 from penstock.domain.settings import ProducerSettings
+from penstock.domain.warm_up import RequestKind
 from penstock.domain.workload import Payload, Workload
 from penstock.measure.load import Load
 from penstock.measure.load_plan import LoadPlan
 from penstock.measure.producing import ProducerJob, Producing
 from penstock.measure.punctual import be_punctual, keep_python_out_of_the_way
-from penstock.measure.warm_up import warm_up
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.parts import find_parts
 
@@ -38,6 +38,13 @@ SIZE_BYTES = 100
 PARTITIONS = 3
 SETTINGS = {"acks": "1", "linger.ms": 5}
 RATE_PER_S = 20_000
+KIND = RequestKind(
+    acks="1",
+    message_bytes=SIZE_BYTES,
+    messages_per_request=100,
+    partitions=PARTITIONS,
+    replication=1,
+)
 # A schedule on which everything is due at once.
 FLOOD_PER_S = 1e9
 Say = Callable[[str], None]
@@ -49,7 +56,7 @@ def measure(quick: bool, say: Say) -> tuple[dict[str, Any], list[Row]]:
     spec = ClusterSpec(brokers=1, place="loopback")
     say("starting a broker")
     with Cluster(spec, parts=find_parts(os.environ)) as cluster:
-        warm_up(cluster)
+        warmed(cluster, say, KIND)
         speeds = _speeds(cluster, messages, repeats, say)
         machine = _in_process(_machine_lag_us)
         punctuality = _punctuality(cluster, 3 if quick else 5, 10, say)

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from harness import Figure, Row, main
+from harness import Figure, Row, main, warmed
 from penstock.domain.arrivals import ConstantArrivals
 from penstock.domain.cluster import ClusterSpec, TopicSpec
 from penstock.domain.errors import TestbedError
@@ -35,10 +35,10 @@ from penstock.domain.network import Link, LinkCondition, NetworkSpec
 from penstock.domain.network.delay_constant import ConstantDelay
 from penstock.domain.run import Experiment
 from penstock.domain.settings import ProducerSettings
+from penstock.domain.warm_up import RequestKind
 from penstock.domain.workload import Payload, Workload
 from penstock.measure.carry_out import carry_out
 from penstock.measure.run_directory import RunDirectory
-from penstock.measure.warm_up import warm_up
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.parts import find_parts
 
@@ -50,6 +50,10 @@ PRODUCE = {
     "produce_acks_all": ("all", LINGER_MS),
     "produce_acks_all_unqueued": ("all", UNQUEUED_LINGER_MS),
 }
+KINDS = tuple(
+    RequestKind(acks=acks, message_bytes=SIZE_BYTES, partitions=1, replication=3)
+    for acks in ("1", "all")
+)
 _PERCENTILES = re.compile(r"([\d.]+) ms 50th, ([\d.]+) ms 95th, ([\d.]+) ms 99th")
 _END_TO_END = re.compile(r"50th = ([\d.]+), 99th = ([\d.]+)")
 
@@ -64,8 +68,7 @@ def measure(quick: bool, say: Callable[[str], None]) -> tuple[dict[str, Any], li
         Cluster(spec, parts=find_parts(os.environ, on_progress=say), on_progress=say) as cluster,
         tempfile.TemporaryDirectory() as scratch,
     ):
-        say("warming up")
-        warm_up(cluster)
+        warmed(cluster, say, *KINDS)
         for turn in range(repeats):
             say(f"turn {turn + 1} of {repeats}")
             for name, (acks, linger_ms) in PRODUCE.items():

@@ -20,13 +20,12 @@ import numpy as np
 from confluent_kafka import Producer
 
 import harness
-from harness import Figure, Row
+from harness import Figure, Row, warmed
 from penstock.domain.cluster import ClusterSpec, TopicSpec
 from penstock.domain.errors import MissingPart
 from penstock.domain.network import Link, LinkCondition, NetworkSpec
 from penstock.domain.network.delay_constant import ConstantDelay
 from penstock.domain.network.loss_bernoulli import BernoulliLoss
-from penstock.measure.warm_up import warm_up
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.network.hosts import Network
 from penstock.testbed.network.probe import flood_bytes, flood_packets, probe
@@ -116,7 +115,7 @@ def _resident_mb(cluster: Cluster) -> list[float]:
 
 def _after_use(cluster: Cluster, say: Say) -> float:
     say("memory after use")
-    warm_up(cluster)
+    warmed(cluster, say)
     return max(_resident_mb(cluster))
 
 

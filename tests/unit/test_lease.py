@@ -13,6 +13,7 @@ import pytest
 
 from penstock.domain.errors import BadInput, TestbedError
 from penstock.testbed import lease
+from penstock.testbed.attached import sole_user
 from penstock.testbed.waiting import wait_until
 
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
@@ -145,3 +146,16 @@ def test_a_name_is_given_once(tmp_path: Path) -> None:
 def test_a_name_that_is_no_name_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(BadInput, match="cannot be the name"):
         lease.take(tmp_path, name=name, owner_pid=os.getpid())
+
+
+def test_a_testbed_that_a_command_uses_is_refused_to_the_next(tmp_path: Path) -> None:
+    mine = lease.take(tmp_path, name="orders", owner_pid=os.getpid())
+    with (
+        sole_user(mine),
+        pytest.raises(TestbedError, match="another command is using testbed 'orders'"),
+        sole_user(mine),
+    ):
+        pass
+    with sole_user(mine):
+        lease.release(mine)  # as `testbed down` does
+    assert lease.leases(tmp_path) == []

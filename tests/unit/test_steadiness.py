@@ -331,6 +331,21 @@ def test_a_transient_is_named_as_one() -> None:
     assert first > 20 * last
 
 
+@pytest.mark.parametrize("direction", ["grew", "fell"])
+def test_a_load_that_changed_is_named_as_the_cause(direction: str) -> None:
+    due = np.linspace(8, 16, 120) if direction == "grew" else np.linspace(16, 8, 120)
+    due = np.round(due)
+    result = judge(due * due, due, due, due, 0.01 * 10)
+    assert result.state == "unsteady"
+    assert f"latency {direction} from" in result.sentence
+    assert "the load itself went from" in result.sentence
+    assert "warming up" not in result.sentence
+    first, last = numbers(result.sentence)[2:]
+    ends = sorted((first, last))
+    assert ends == pytest.approx([85, 155], rel=0.05)
+    assert (first < last) == (direction == "grew")
+
+
 def test_each_time_has_its_unit() -> None:
     def sentence(factor: float) -> str:
         run = moderate(np.random.default_rng(1), level_ms=lambda at: factor * (1 + 9 * at))

@@ -181,3 +181,22 @@ def test_a_run_is_warm_only_if_both_stages_were(
     assert done.took_s == 85
     assert done.requests > 1000
     assert done.first_cpu_ms_per_request == 18.0
+
+
+def test_without_answers_a_cluster_of_ones_own_shows_nothing_to_judge_by(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[int] = []
+
+    class Waiting(FakeRun):
+        def wait(self, until_ns: int) -> None:
+            waited.append(until_ns)
+
+    monkeypatch.setattr(warm_up.time, "monotonic_ns", lambda: 1_000_000_000)
+    run: Any = Waiting()
+    theirs: Any = object()
+    unanswered = experiment(settings={"acks": "0"}, cluster_warm_up={"rate_per_s": 100})
+    limits = unanswered.cluster_warm_up
+    assert warm_up.warm_up(theirs, kind_of(unanswered), limits) is None
+    assert warm_up.warm_up_run(theirs, run, unanswered, None) is None
+    assert waited == [6_000_000_000]  # warm_up_s later

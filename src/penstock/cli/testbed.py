@@ -28,7 +28,7 @@ from penstock.measure.matrix import cells
 from penstock.measure.warm_up import kind_of, warm_up
 from penstock.spec_text import parse_text, read_text
 from penstock.testbed import lease
-from penstock.testbed.attached import attach, find
+from penstock.testbed.attached import attach, find, sole_user
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.connection import ExistingCluster
 from penstock.testbed.faults import Event, FaultInjector
@@ -75,9 +75,8 @@ def testbed() -> None:
     "--warm-limit",
     "warm_limit_s",
     type=_SECONDS,
-    default=WarmUpLimits().limit_s,
-    show_default=True,
-    help="Seconds for that, at most, for each kind of requests.",
+    help="Seconds for that, at most, for each kind of requests. Default: as the scenario says, "
+    f"or {WarmUpLimits().limit_s:g}.",
 )
 @click.option("--foreground", is_flag=True, help="Stay until Ctrl-C, then remove everything.")
 @options.as_json
@@ -86,7 +85,7 @@ def up(
     name: str,
     properties: tuple[str, ...],
     warm: bool,
-    warm_limit_s: float,
+    warm_limit_s: float | None,
     foreground: bool,
     as_json: bool,
     **options: Any,
@@ -95,7 +94,7 @@ def up(
 
     SPEC_FILE may be a scenario, too: its cluster is started, for `penstock run SCENARIO --testbed NAME`.
     """
-    base, kinds = _asked_for(spec_file)
+    base, to_warm = _asked_for(spec_file)
     spec = _spec(base, options, properties)
     with output.progress() as say:
         parts = find_parts(os.environ, on_progress=say)
@@ -107,8 +106,10 @@ def up(
         warmed: list[WarmUp] = []
         if warm:
             with output.progress() as say:
-                limits = WarmUpLimits(limit_s=warm_limit_s)
-                done = [warm_up(cluster, kind, limits, say) for kind in kinds]
+                done = [
+                    warm_up(cluster, kind, _limited(limits, warm_limit_s), say)
+                    for kind, limits in to_warm
+                ]
                 warmed = [one for one in done if one is not None]
         _report_up(cluster, name, took_s, warmed, as_json)
         if foreground:
@@ -239,7 +240,8 @@ def down(name: str, everything: bool, as_json: bool) -> None:
     chosen = held if everything else [find(name)]
     names = [one.name for one in chosen]
     for one in chosen:
-        lease.release(one)
+        with sole_user(one):
+            lease.release(one)
     sentence = f"Removed {', '.join(names)}." if names else "There was no testbed."
     output.conclude(sentence, {"removed": names}, as_json)
 
@@ -250,9 +252,10 @@ def down(name: str, everything: bool, as_json: bool) -> None:
 @options.as_json
 def network(file: Path, name: str, as_json: bool) -> None:
     """Change links now: the `links` of a FILE (`penstock schema network`). Others stay."""
-    net = _attach(name).emulated
+    cluster = _attach(name)
+    net = cluster.emulated
     links = specs.load(file, NetworkSpec).links
-    with _naming(file):
+    with _naming(file), sole_user(cluster.held):
         net.set(links)
     sentence = f"{len(net.names.conditions(links))} links changed."
     output.conclude(sentence, {"links": _links(net)}, as_json)
@@ -264,12 +267,13 @@ def network(file: Path, name: str, as_json: bool) -> None:
 @options.as_json
 def replay(file: Path, name: str, as_json: bool) -> None:
     """Let the network change as a trace FILE says (`penstock schema trace`)."""
-    net = _attach(name).emulated
+    cluster = _attach(name)
+    net = cluster.emulated
     trace = specs.load(file, NetworkTrace)
     with _naming(file):
         for step in trace.steps:
             net.names.conditions(step.links)  # a name that is wrong in the last step, too
-    with output.progress() as say, TracePlayer(net, trace) as player:
+    with output.progress() as say, sole_user(cluster.held), TracePlayer(net, trace) as player:
         say(f"replaying {len(trace.steps)} steps, {trace.steps[-1].at_s:g} s")
         player.join()
     sentence = f"Replayed {len(trace.steps)} steps over {trace.steps[-1].at_s:g} s."
@@ -289,21 +293,33 @@ def fault(file: Path, name: str, as_json: bool) -> None:
         if not as_json:
             output.note(f"{event.at_s:7.2f} s  {event.sentence} (took {event.took_s:.2f} s)")
 
-    with _naming(file), FaultInjector(cluster, plan.faults, on_event=show) as injector:
+    with (
+        _naming(file),
+        sole_user(cluster.held),
+        FaultInjector(cluster, plan.faults, on_event=show) as injector,
+    ):
         injector.join()
     sentence = f"{len(plan.faults)} faults struck."
     output.conclude(sentence, {"events": injector.events}, as_json)
 
 
-def _asked_for(file: Path | None) -> tuple[ClusterSpec, Sequence[RequestKind | None]]:
-    """The cluster of a file, and what to warm it up for; None: the usual requests."""
+def _asked_for(
+    file: Path | None,
+) -> tuple[ClusterSpec, Sequence[tuple[RequestKind | None, WarmUpLimits]]]:
+    """The cluster of a file, and what to warm it up for, how far; None: the usual requests."""
+    usual = [(None, WarmUpLimits())]
     if file is None:
-        return ClusterSpec(), [None]
+        return ClusterSpec(), usual
     data = parse_text(read_text(file), str(file)).data
     if not (isinstance(data, Mapping) and "workload" in data):
-        return specs.load(file, ClusterSpec), [None]
+        return specs.load(file, ClusterSpec), usual
     scenario = schedule.resolve_scenario(specs.load(file, Scenario), file.parent)
-    return scenario.cluster, [kind_of(cell.experiment) for cell in cells(scenario, str(file))]
+    experiments = [cell.experiment for cell in cells(scenario, str(file))]
+    return scenario.cluster, [(kind_of(one), one.cluster_warm_up) for one in experiments]
+
+
+def _limited(limits: WarmUpLimits, limit_s: float | None) -> WarmUpLimits:
+    return limits if limit_s is None else replace(limits, limit_s=limit_s)
 
 
 def _spec(base: ClusterSpec, options: dict[str, Any], properties: tuple[str, ...]) -> ClusterSpec:

@@ -14,10 +14,9 @@ from penstock.domain.errors import BadInput, TestbedError
 from penstock.domain.network.condition import Link
 from penstock.domain.run import Experiment
 from penstock.domain.warm_up import WarmUp
-from penstock.files import sole_owner
 from penstock.measure.warm_up import first_stage, kind_of, warm_up
 from penstock.progress import Progress
-from penstock.testbed.attached import attach
+from penstock.testbed.attached import attach, sole_user
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.connection import ExistingCluster, KafkaCluster
 from penstock.testbed.network.hosts import Network, as_links
@@ -108,7 +107,7 @@ class Clusters:
         if self._cluster is None:
             self._parts = self._parts or find_parts(os.environ, on_progress=self._say)
             cluster = attach(self._testbed, self._parts)
-            self._stack.enter_context(sole_owner(cluster.directory))
+            self._stack.enter_context(sole_user(cluster.held))
             if (network := cluster.network) is not None:
                 self._stack.callback(_restore, network, as_links(network.conditions))
             self._cluster = cluster

@@ -106,6 +106,8 @@ _SLOW_T, _HINT = 0.9, 0.1
 
 # What is done is as much as what is offered, but for chance.
 _AS_MUCH = 0.98
+# Standard deviations of a Poisson count: what differs by more is a load that changed.
+_CHANCE = 4.0
 
 
 def judge(
@@ -159,7 +161,7 @@ def _judged(slices: _Slices, parts: _Parts, queue: _Queue, done_name: str) -> tu
     if falls_behind:
         return "unsteady", _waiting(slices, queue, done_name)
     if has_trend:
-        return "unsteady", _fell(parts)
+        return "unsteady", _fell(slices, parts)
     if is_testable:
         return "steady", ""
     if arrived < LEAST_MESSAGES:
@@ -326,15 +328,13 @@ class _Queue:
 
 
 def _grew(slices: _Slices, parts: _Parts, done_name: str) -> str:
-    why = _rates(slices, done_name)
+    why = _rates(slices, done_name) or _load_change(slices)
     return f"latency grew {_from_to(*parts.ends_ms())}" + (f": {why}" if why else " during the run")
 
 
-def _fell(parts: _Parts) -> str:
-    return (
-        f"latency fell {_from_to(*parts.ends_ms())} during the run: the cluster was still warming "
-        "up, or working off a backlog"
-    )
+def _fell(slices: _Slices, parts: _Parts) -> str:
+    why = _load_change(slices) or "the cluster was still warming up, or working off a backlog"
+    return f"latency fell {_from_to(*parts.ends_ms())} during the run: {why}"
 
 
 def _waiting(slices: _Slices, queue: _Queue, done_name: str) -> str:
@@ -352,6 +352,19 @@ def _rates(slices: _Slices, done_name: str) -> str:
     if offered is None or done is None or lost is None or done >= _AS_MUCH * (offered - lost):
         return ""
     return f"{done_name} do {_number(done)} of the {_number(offered)} messages/s offered"
+
+
+def _load_change(slices: _Slices) -> str:
+    """Empty if the load was as high at the end as at the beginning, but for chance: arrivals in
+    bursts of seconds, or a recorded load."""
+    length = max(1, int(len(slices.due) * _END))
+    first, last = float(slices.due[:length].sum()), float(slices.due[-length:].sum())
+    if abs(last - first) <= max(_MATTERS * (first + last) / 2, _CHANCE * math.sqrt(first + last)):
+        return ""
+    per_s = len(slices.due) / slices.length_s / length
+    return (
+        f"the load itself went from {_number(first * per_s)} to {_number(last * per_s)} messages/s"
+    )
 
 
 def _too_short(messages: int, length_s: float) -> str:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from penstock.domain.errors import TestbedError
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from penstock.domain.errors import BadInput, TestbedError
+from penstock.files import sole_owner
 from penstock.testbed import lease
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.lease import Lease
@@ -27,3 +31,17 @@ def find(name: str) -> Lease:
 def attach(name: str, parts: Parts) -> Cluster:
     """The cluster of that testbed."""
     return Cluster.attach(find(name), parts)
+
+
+@contextmanager
+def sole_user(testbed: Lease) -> Iterator[None]:
+    """Nobody else measures on it, changes its links, strikes its brokers or removes it meanwhile."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(sole_owner(testbed.directory))
+        except BadInput:
+            raise TestbedError(
+                f"another command is using testbed {testbed.name!r}",
+                "wait until it has ended, or end it first",
+            ) from None
+        yield
