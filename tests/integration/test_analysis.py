@@ -354,7 +354,7 @@ def test_after_a_fault_a_run_is_not_meant_to_be_steady(spark: Any, run: HandMade
     event = RunEvent(at_s=5.0, took_s=0.1, sentence="killed broker 2")
     found = metrics(spark, run, seconds=10, events=(event,)).steadiness
     assert found is not None
-    assert found.state == "not meant to be"
+    assert found.state == "changed on purpose"
     assert "killed broker 2" in found.sentence
     assert found.judged_s == pytest.approx(5, abs=0.1)
     # The same without a fault is not steady; nor is one that grew before the fault.

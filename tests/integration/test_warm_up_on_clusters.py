@@ -179,7 +179,8 @@ def test_a_testbed_is_kept_warm_between_commands(
     up = answer("testbed", "up", str(file), "--name", name, "--warm", "--warm-limit", "3")
     try:
         (warmed,) = up["warm_up"]
-        assert warmed["took_s"] >= 3
+        assert warmed["kind"]["messages_per_request"] == 1
+        assert warmed["result"]["took_s"] >= 3
         out = ("--out", str(tmp_path / "runs"), "--testbed", name)
         refused = penstock("run", str(other), *out)
         assert refused.returncode == 2

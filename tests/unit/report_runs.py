@@ -206,6 +206,7 @@ COLD = ClusterState(
         took_s=91.2,
         first_cpu_ms_per_request=9.87,
         cpu_ms_per_request=1.23,
+        run_cpu_ms_per_request=1.5,
     ),
 )
 KILL = RunEvent(at_s=4.0, took_s=0.4, sentence="broker 2 was killed")

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from report_runs import COLD, UNSTEADY, acks, metrics, run, shown
+from report_runs import COLD, STILL_WARMING, UNSTEADY, acks, metrics, run, shown
 from test_report import page
 
 from penstock import specs
 from penstock.domain.errors import BadInput
+from penstock.domain.run import ObserverCost
 from penstock.report import outcome, tables
 from penstock.report.comparison import compare
 from penstock.report.disagreement import disagreements
@@ -41,6 +42,20 @@ def test_repeats_that_disagree_are_the_first_thing_said():
     assert found.sentence.startswith("The 3 repeats of acks=all disagree")
     assert "mean latency 13 to 1,300 ms, p50 latency 10 to 1,000 ms" in found.sentence
     assert outcome.of_shown(runs).startswith(found.sentence)
+
+
+def test_a_machine_that_was_slower_is_named_where_runs_differ():
+    def on(machine_ms: float | None, one: Shown) -> Shown:
+        cost = ObserverCost(looks=5, cpu_s=0.01, share=0.001, work_ms=machine_ms)
+        return replace(one, run=replace(one.run, observer=cost))
+
+    slow, fast = repeats(100.0, 10.0, half=2.0)
+    [found] = disagreements(sides([on(0.62, slow), on(0.5, fast)]))
+    assert "The machine itself was slower" in found.sentence
+    assert f"0.62 ms of CPU in {slow.label}, and 0.5 ms in {fast.label}" in found.sentence
+    for same in (0.51, None):
+        [found] = disagreements(sides([on(same, slow), on(0.5, fast)]))
+        assert "machine" not in found.sentence
 
 
 def test_repeats_that_agree_within_their_intervals_are_not_mentioned():
@@ -156,7 +171,7 @@ def test_drift_is_said_after_disagreements_and_before_the_rest():
 
 
 @pytest.mark.parametrize("place", [0, 2], ids=["first", "again"])
-@pytest.mark.parametrize("why", ["invalid", "unsteady", "failed"])
+@pytest.mark.parametrize("why", ["invalid", "cold", "unsteady", "failed"])
 def test_drift_cannot_be_judged_by_a_run_that_cannot_be_used(place, why):
     runs = campaign(48.0)
     one = runs[place]
@@ -164,6 +179,9 @@ def test_drift_cannot_be_judged_by_a_run_that_cannot_be_used(place, why):
     if why == "invalid":
         runs[place] = replace(one, run=replace(one.run, invalid=("the generator was late",)))
         reason = "the generator was late"
+    elif why == "cold":
+        runs[place] = replace(one, run=replace(one.run, cluster_state=COLD))
+        reason = STILL_WARMING
     elif why == "unsteady":
         runs[place] = replace(one, metrics=replace(one.metrics, steadiness=UNSTEADY))
         reason = UNSTEADY.sentence
@@ -175,7 +193,7 @@ def test_drift_cannot_be_judged_by_a_run_that_cannot_be_used(place, why):
     [found] = drifts(runs, unanalysed)
     assert found.state == "not judged" and found.changes == ()
     assert reason in found.sentence
-    assert ("first run" if place == 0 else "run at the end") in found.sentence
+    assert ("the first run of" if place == 0 else "at the end") in found.sentence
     text = page(*runs, drift=[found]).text
     assert found.sentence in text.partition("Warnings")[2]
 

@@ -83,7 +83,7 @@ def test_the_sentence_of_an_unsteady_run_begins_with_why_and_has_no_times():
     assert "within" not in sentence
 
 
-@pytest.mark.parametrize("state", ["steady", "not tested", "not meant to be"])
+@pytest.mark.parametrize("state", ["steady", "not tested", "changed on purpose"])
 def test_the_other_states_change_no_figure(state):
     plain = shown(made=run(objective=OBJECTIVE))
     marked = shown(
@@ -122,7 +122,9 @@ def test_of_several_runs_only_those_that_were_not_steady_lose_their_times():
 
 def test_the_page_of_an_unsteady_run_says_so_before_any_figure():
     found = page(shown(of=metrics(p50_ms=1_234.0, steadiness=UNSTEADY)))
-    assert found.words.index("Not steady: no times are given") < found.words.index("p50 latency")
+    assert found.words.index("Not steady: latency figures are left out") < found.words.index(
+        "p50 latency"
+    )
     assert f"p50 latency {NOT_STEADY}" in found.text
     assert "1,234" not in found.text
     assert f"tested for steadiness, s {12.5:g}" in found.text
@@ -269,18 +271,21 @@ def test_an_unsteady_run_on_a_cold_cluster_is_both():
 def test_the_conditions_of_a_run_are_in_the_evidence():
     one = shown(
         of=metrics(steadiness=UNSTEADY),
-        made=run(cluster_state=COLD, observer=ObserverCost(looks=7, cpu_s=0.21, share=0.0085)),
+        made=run(
+            cluster_state=COLD,
+            observer=ObserverCost(looks=7, cpu_s=0.21, share=0.0085, work_ms=0.5),
+        ),
     )
     found = conditions([one])
     assert found is not None
     assert [row[1] for row in texts(found)] == [
-        "123", "45,678", "still warming up", "91.2", "9.87", "1.23",
+        "123", "45,678", "still warming up", "91.2", "9.87", "1.23", "1.5",
         "unsteady", "12.5", "14,400", "18,600", "17", "1,817",
-        "7", "0.21", "0.85 %",
+        "7", "0.21", "0.85 %", "0.5",
     ]  # fmt: skip
     evidence = page(one).text.partition("How it was measured")[2]
     assert "requests it had served 45,678" in evidence
-    assert "times the brokers were looked at 7" in evidence
+    assert "observer: samples in the measured time 7" in evidence
 
 
 def test_runs_that_recorded_no_conditions_have_no_table_of_them():

@@ -88,7 +88,7 @@ def test_a_run_that_was_not_steady_has_nothing_to_judge_without_a_limit() -> Non
 
 
 def test_only_unsteady_runs_are_not_judged() -> None:
-    for state in ("steady", "not tested", "not meant to be"):
+    for state in ("steady", "not tested", "changed on purpose"):
         verdict = judge(
             Objective(lost_share=0.5),
             metrics(steadiness=Steadiness(state=state, sentence="x")),  # type: ignore[arg-type]

@@ -113,7 +113,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_warming_ends_when_it_is_warm(clock: list[float]) -> None:
     said: list[str] = []
-    done = warm_up._Stage(90, 1.0, said.append).until_warm(FakeLoad(clock, warm_after_s=30))
+    done = warm_up._Step(1, 90, 1.0, said.append).until_warm(FakeLoad(clock, warm_after_s=30))
     assert done.state == "warm"
     assert done.sentence == ""
     assert 30 + WINDOW - 1 <= done.took_s <= 30 + 2 * WINDOW + 1
@@ -123,10 +123,11 @@ def test_warming_ends_when_it_is_warm(clock: list[float]) -> None:
 
 
 def test_a_limit_that_is_reached_is_said_with_what_still_changes(clock: list[float]) -> None:
-    done = warm_up._Stage(20, 1.0, lambda _: None).until_warm(FakeLoad(clock, warm_after_s=60))
+    done = warm_up._Step(1, 20, 1.0, lambda _: None).until_warm(FakeLoad(clock, warm_after_s=60))
     assert done.state == "still warming up"
     assert done.took_s == 20
-    assert "after 20 s" in done.sentence
+    assert "after 20 s in warm-up, step 1 of 2" in done.sentence
+    assert "`cluster_warm_up.limit_s`" in done.sentence
     assert "CPU per request fell" in done.sentence
     assert "40%" in done.sentence
 
@@ -135,33 +136,33 @@ def test_a_warm_cluster_still_gets_the_seconds_that_the_scenario_asks_for(
     clock: list[float],
 ) -> None:
     load = FakeLoad(clock, warm_after_s=0)
-    done = warm_up._Stage(90, 0.5, lambda _: None, at_least_s=8, spent_s=40).until_warm(load)
+    done = warm_up._Step(1, 90, 0.5, lambda _: None, at_least_s=8, spent_s=40).until_warm(load)
     assert done.state == "warm"
     assert clock[0] == 8
     assert done.took_s == 48
 
 
-def test_the_second_stage_has_time_for_its_test() -> None:
-    assert warm_up.first_stage(WarmUpLimits()).limit_s == 80
-    assert warm_up.first_stage(WarmUpLimits(limit_s=10)).limit_s == 6
-    assert warm_up.first_stage(WarmUpLimits(limit_s=0)).limit_s == 0
+def test_the_second_step_has_time_for_its_test() -> None:
+    assert warm_up.first_step_limits(WarmUpLimits()).limit_s == 80
+    assert warm_up.first_step_limits(WarmUpLimits(limit_s=10)).limit_s == 6
+    assert warm_up.first_step_limits(WarmUpLimits(limit_s=0)).limit_s == 0
 
 
-def test_a_stage_that_must_test_does_so_beyond_its_limit(clock: list[float]) -> None:
-    stage = warm_up._Stage(0.5, 0.5, lambda _: None, at_least_intervals=2 * WINDOW)
-    assert stage.until_warm(FakeLoad(clock, warm_after_s=0)).state == "warm"
+def test_a_step_that_must_test_does_so_beyond_its_limit(clock: list[float]) -> None:
+    step = warm_up._Step(2, 0.5, 0.5, lambda _: None, at_least_intervals=2 * WINDOW)
+    assert step.until_warm(FakeLoad(clock, warm_after_s=0)).state == "warm"
     assert clock[0] == WINDOW
 
 
 class FakeRun:
-    """The load of a run, as far as the second stage looks at it."""
+    """The load of a run, as far as the second step looks at it."""
 
     waits_for_warmth = True
     longest_warm_up_s = 100.0
 
 
 @pytest.mark.parametrize("was_warm", [True, False])
-def test_a_run_is_warm_only_if_both_stages_were(
+def test_a_run_is_warm_only_if_both_steps_were(
     clock: list[float], monkeypatch: pytest.MonkeyPatch, was_warm: bool
 ) -> None:
     monkeypatch.setattr(warm_up, "RunLoad", lambda *_: FakeLoad(clock, warm_after_s=0))
@@ -171,6 +172,7 @@ def test_a_run_is_warm_only_if_both_stages_were(
         took_s=80,
         requests=1000,
         first_cpu_ms_per_request=18.0,
+        cpu_ms_per_request=0.6,
     )
     run: Any = FakeRun()
     cluster: Any = None
@@ -181,6 +183,8 @@ def test_a_run_is_warm_only_if_both_stages_were(
     assert done.took_s == 85
     assert done.requests > 1000
     assert done.first_cpu_ms_per_request == 18.0
+    assert done.cpu_ms_per_request == 0.6
+    assert done.run_cpu_ms_per_request == pytest.approx(0.5)
 
 
 def test_without_answers_a_cluster_of_ones_own_shows_nothing_to_judge_by(

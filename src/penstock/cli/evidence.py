@@ -182,7 +182,9 @@ _WORDS = {"invalid": "INVALID: ", "cold": "COLD: ", "unsteady": "NOT STEADY: "}
 def warn_of(shown: Sequence[Shown], drift: Sequence[Drift]) -> None:
     """The notices of the page, without those that the outcome said already."""
     disagreeing = disagreements(sides(shown))
+    alone = counted(shown) if len(counted(shown)) == 1 else []
     said = {
+        *(why for one in alone for why in (one.run.coldness, one.unsteadiness)),
         *(each.sentence for each in disagreeing[: outcome.MOST_DISAGREEMENTS]),
         *(each.sentence for each in drift if each.state == "drift"),
     }

@@ -40,7 +40,7 @@ from penstock.testbed.connection import KafkaCluster
 )
 @click.option(
     "--testbed",
-    help="Use this testbed, started by `penstock testbed up`, instead of a new cluster; it stays.",
+    help="Use this testbed, started by `penstock testbed up`, instead of a new cluster. It keeps running.",
 )
 @options.latency_limits
 @options.master
@@ -147,7 +147,7 @@ def _campaign(
         return campaigns.create(translated.scenario, str(scenario), out)
     if driver is not None:
         raise BadInput(
-            f"{scenario} is no workload of the OpenMessaging Benchmark", "leave --driver out"
+            f"{scenario} is not a workload of the OpenMessaging Benchmark", "leave --driver out"
         )
     loaded = schedule.resolve_scenario(specs.load(scenario, Scenario), scenario.parent)
     return campaigns.create(loaded, str(scenario), out, text=read_text(scenario))

@@ -1,11 +1,11 @@
-"""`penstock testbed`: a cluster on this machine that outlives the command, and what is done to it."""
+"""`penstock testbed`: a cluster on this machine that outlives the command."""
 
 from __future__ import annotations
 
 import os
 import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -69,13 +69,14 @@ def testbed() -> None:
 @click.option(
     "--warm",
     is_flag=True,
-    help="Warm the brokers up: with the requests of SPEC_FILE if it is a scenario.",
+    help="Warm the brokers up: with the requests of SPEC_FILE if it is a scenario, else with "
+    f"{RequestKind()}.",
 )
 @click.option(
     "--warm-limit",
     "warm_limit_s",
     type=_SECONDS,
-    help="Seconds for that, at most, for each kind of requests. Default: as the scenario says, "
+    help="Seconds for --warm, at most, for each kind of requests. Default: as the scenario says, "
     f"or {WarmUpLimits().limit_s:g}.",
 )
 @click.option("--foreground", is_flag=True, help="Stay until Ctrl-C, then remove everything.")
@@ -92,10 +93,15 @@ def up(
 ) -> None:
     """Start a cluster, from a SPEC_FILE (`penstock schema cluster`), options, or both.
 
-    SPEC_FILE may be a scenario, too: its cluster is started, for `penstock run SCENARIO --testbed NAME`.
+    SPEC_FILE may be a scenario, too: its cluster is started, for
+    `penstock run SCENARIO --testbed NAME`.
     """
+    if warm_limit_s is not None and not warm:
+        raise BadInput("--warm-limit needs --warm", "add it, or leave both out")
     base, to_warm = _asked_for(spec_file)
     spec = _spec(base, options, properties)
+    usual = RequestKind(replication=min(RequestKind.replication, spec.brokers))
+    to_warm = to_warm or {usual: WarmUpLimits()}
     with output.progress() as say:
         parts = find_parts(os.environ, on_progress=say)
         cluster = Cluster(spec, parts=parts, name=name, on_progress=say)
@@ -103,14 +109,13 @@ def up(
         cluster.start()
         took_s = time.monotonic() - began
     with _kept_until_detached(cluster):
-        warmed: list[WarmUp] = []
+        warmed: dict[RequestKind, WarmUp] = {}
         if warm:
             with output.progress() as say:
-                done = [
-                    warm_up(cluster, kind, _limited(limits, warm_limit_s), say)
-                    for kind, limits in to_warm
-                ]
-                warmed = [one for one in done if one is not None]
+                for kind, limits in to_warm.items():
+                    done = warm_up(cluster, kind, _limited(limits, warm_limit_s), say)
+                    if done is not None:  # else another kind covers it
+                        warmed[kind] = done
         _report_up(cluster, name, took_s, warmed, as_json)
         if foreground:
             signal.pause()
@@ -128,7 +133,11 @@ def _kept_until_detached(cluster: Cluster) -> Iterator[None]:
 
 
 def _report_up(
-    cluster: Cluster, name: str, took_s: float, warmed: list[WarmUp], as_json: bool
+    cluster: Cluster,
+    name: str,
+    took_s: float,
+    warmed: Mapping[RequestKind, WarmUp],
+    as_json: bool,
 ) -> None:
     properties_file = cluster.directory / "client.properties"
     sentence = (
@@ -143,17 +152,17 @@ def _report_up(
                 "bootstrap_servers": cluster.bootstrap_servers,
                 "client_properties": properties_file,
                 "ready_after_s": round(took_s, 2),
-                "warm_up": warmed,
+                "warm_up": [{"kind": kind, "result": done} for kind, done in warmed.items()],
                 "directory": cluster.directory,
             }
         )
         return
     output.outcome(sentence)
-    for one in warmed:
-        if one.sentence:
-            output.warn(one.sentence)
-        elif one.took_s:
-            output.note(f"warm:     after {one.took_s:.0f} s and {one.requests:,} requests")
+    for kind, done in warmed.items():
+        if done.sentence:
+            output.warn(f"{kind}: {done.sentence}")
+        else:
+            output.note(f"warm:     {kind}: {done.took_s:.0f} s, {done.requests:,} requests")
     output.note(f"clients:  {properties_file}")
     if cluster.network is not None:
         output.note(f"on hosts: penstock testbed exec --name {name} producer-1 -- COMMAND")
@@ -303,19 +312,21 @@ def fault(file: Path, name: str, as_json: bool) -> None:
     output.conclude(sentence, {"events": injector.events}, as_json)
 
 
-def _asked_for(
-    file: Path | None,
-) -> tuple[ClusterSpec, Sequence[tuple[RequestKind | None, WarmUpLimits]]]:
-    """The cluster of a file, and what to warm it up for, how far; None: the usual requests."""
-    usual = [(None, WarmUpLimits())]
+def _asked_for(file: Path | None) -> tuple[ClusterSpec, dict[RequestKind, WarmUpLimits]]:
+    """The cluster of a file; and of a scenario what to warm it up for, each once, and how far."""
     if file is None:
-        return ClusterSpec(), usual
+        return ClusterSpec(), {}
     data = parse_text(read_text(file), str(file)).data
     if not (isinstance(data, Mapping) and "workload" in data):
-        return specs.load(file, ClusterSpec), usual
+        return specs.load(file, ClusterSpec), {}
     scenario = schedule.resolve_scenario(specs.load(file, Scenario), file.parent)
+    if scenario.existing is not None:
+        raise BadInput(
+            f"{file}: uses a cluster of your own (`existing`), so there is none to start",
+            "run it: penstock run",
+        )
     experiments = [cell.experiment for cell in cells(scenario, str(file))]
-    return scenario.cluster, [(kind_of(one), one.cluster_warm_up) for one in experiments]
+    return scenario.cluster, {kind_of(one): one.cluster_warm_up for one in experiments}
 
 
 def _limited(limits: WarmUpLimits, limit_s: float | None) -> WarmUpLimits:

@@ -98,7 +98,7 @@ class Experiment(Value):
             self.require(
                 not given,
                 field_name,
-                "cannot be used with `existing`: Penstock spoils no cluster but its own",
+                "cannot be used with `existing`: Penstock injects faults only into clusters that it started",
             )
         self.require(
             self.cluster == ClusterSpec(), "cluster", "cannot be given together with `existing`"
@@ -157,11 +157,15 @@ class ConsumerReport(Value):
 
 @dataclass(frozen=True, kw_only=True)
 class ObserverCost(Value):
-    """The CPU that looking at brokers and clients took from the measured time."""
+    """What observing took from the measured time, and how fast the machine was meanwhile."""
 
-    looks: int
+    looks: Annotated[int, Doc("samples of what brokers and clients use")]
     cpu_s: float
     share: Annotated[float, Doc("of all cores, over the measured time")]
+    work_ms: Annotated[
+        float | None,
+        Doc("CPU time of a fixed piece of work, in the median: more means a slower machine"),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,7 +212,7 @@ class Run(Value):
 
     @property
     def disturbance(self) -> Disturbance | None:
-        """From when on the run was not meant to be steady; None: all of it was."""
+        """From when on the run was changed on purpose; None: never."""
         experiment = self.experiment
         if not experiment.steady:
             return Disturbance(at_s=0.0, sentence="the scenario says so (`steady: false`)")

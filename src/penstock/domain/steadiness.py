@@ -1,4 +1,4 @@
-"""Whether the load of a run came to rest: only then are its figures those of its setting."""
+"""Whether a run was steady: only then are its times those of its setting."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Annotated, Literal
 
 from penstock.domain.value import Doc, Value
 
-State = Literal["steady", "unsteady", "not meant to be", "not tested"]
+State = Literal["steady", "unsteady", "changed on purpose", "not tested"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Disturbance(Value):
-    """From when on a run was not meant to be steady, and why."""
+    """From when on a run was changed on purpose, and by what."""
 
     at_s: float
     sentence: str
@@ -24,7 +24,9 @@ class Steadiness(Value):
 
     state: Annotated[
         State,
-        Doc("not meant to be: the load or the cluster was changed on purpose during the run"),
+        Doc(
+            "changed on purpose: by a fault, a network trace, or the load that the scenario asks for"
+        ),
     ]
     sentence: Annotated[str, Doc("why, with its numbers; empty if steady")] = ""
     judged_s: Annotated[float, Doc("how much of the measured time the test looked at")] = 0.0

@@ -1,7 +1,7 @@
 """Warming a cluster up before it is measured: with which requests, for how long, what came of it.
 
-A broker's first minute is Java's compiler at work: on two cores a request costs fifty times what
-it costs a minute later. What was measured then says nothing about the setting.
+A broker's first minute is Java's compiler at work: on two cores a request costs over thirty times
+what it costs a minute later. What was measured then says nothing about the setting.
 """
 
 from __future__ import annotations
@@ -22,7 +22,11 @@ class WarmUpLimits(Value):
     limit_s: Annotated[
         float,
         Bound(ge=0, le=3600),
-        Doc("give up after this long; the run is then marked. 0: no warm-up, marked too"),
+        Doc(
+            "seconds for both steps of the warm-up; a run that was not warm by then is marked. Below "
+            "17 a cold testbed cannot pass the test. 0: no warm-up; a testbed that was not warmed up "
+            "before is marked"
+        ),
     ] = 90.0
     rate_per_s: Annotated[
         float | None,
@@ -45,6 +49,15 @@ class RequestKind(Value):
     replication: Annotated[int, Bound(ge=1)] = 3
     compression: str = "none"
     is_idempotent: bool = False
+
+    def __str__(self) -> str:
+        many = self.messages_per_request
+        return (
+            f"acks={self.acks}, {self.message_bytes:,} B × {many:,} per request, "
+            f"{self.partitions} partitions"
+            + (", idempotent" if self.is_idempotent else "")
+            + ("" if self.compression == "none" else f", {self.compression}")
+        )
 
     @property
     def request_bytes(self) -> int:
@@ -75,16 +88,22 @@ class WarmUp(Value):
     ]
     sentence: Annotated[str, Doc("why it is not warm, with its numbers; empty if it is")] = ""
     took_s: float = 0.0
-    requests: Annotated[int, Doc("produce requests of the warm-up")] = 0
-    cpu_ms_per_request: Annotated[
-        float | None, Doc("the brokers' CPU per produce request in the last seconds of it")
+    requests: Annotated[
+        int, Doc("produce requests of the warm-up; those of the run's own load are an estimate")
+    ] = 0
+    first_cpu_ms_per_request: Annotated[
+        float | None, Doc("the brokers' CPU per produce request in the first seconds of step 1")
     ] = None
-    first_cpu_ms_per_request: Annotated[float | None, Doc("and in the first")] = None
+    cpu_ms_per_request: Annotated[float | None, Doc("and in its last seconds")] = None
+    run_cpu_ms_per_request: Annotated[
+        float | None,
+        Doc("the same in the last seconds of step 2, under the run's own load"),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterState(Value):
-    """How far a cluster was from its start when a run began."""
+    """How far a cluster was from its start when the measured time began, after the warm-up."""
 
     age_s: Annotated[
         float | None, Doc("since its youngest broker was started; None where it cannot be seen")
@@ -93,7 +112,8 @@ class ClusterState(Value):
         int | None, Doc("produce and fetch requests of all brokers since they were started")
     ] = None
     warm_up: Annotated[
-        WarmUp | None, Doc("for this kind of load; None: a cluster that is not ours to warm up")
+        WarmUp | None,
+        Doc("for this kind of load; None: the brokers were warm already, or it cannot be known"),
     ] = None
 
 

@@ -41,6 +41,11 @@ _SUSPICIOUS = float(special.ndtri(1 - _SUSPICION))
 # what matters to anyone, as a share of the smallest.
 _DISAGREEMENT = 0.01
 _MATTERS = 0.1
+# The standard deviation of a time from run to run of one setting, as a share of what it has above
+# the fastest message: Java compiles differently, threads land on other cores, a neighbour slows the
+# machine down. bench/repeatability.py measured .00 to .06 in seven settings, and .22 in one while
+# the machine's own speed changed.
+RUN_TO_RUN = 0.05
 # At a correlation of 0.9 an interval is 4.4 times as wide; beyond, the run is one long drift.
 _MOST_CORRELATION = 0.9
 
@@ -138,6 +143,16 @@ def of_quantiles(slices: Sequence[Histogram], qs: Sequence[float]) -> tuple[Esti
     counts = [float(histogram.count) for histogram in full]
     # 0.07 · 100 is 7.000000000000001.
     return tuple(_of_percentile(full, counts, whole, round(q * 100, 9)) for q in qs)
+
+
+def over_runs(estimate: Estimate, least: float) -> Estimate:
+    """A time of one run, with an interval for its setting: wider by what varies from run to run,
+    which no single run can show. `least` is the fastest message's."""
+    if estimate.low is None or estimate.high is None:
+        return estimate
+    between = _Z * RUN_TO_RUN * max(0.0, estimate.value - least)
+    below, above = (math.hypot(side, between) for side in _sides(estimate))
+    return replace(estimate, low=max(0.0, estimate.value - below), high=estimate.value + above)
 
 
 def of_repeats(repeats: Sequence[float | Estimate]) -> Estimate:

@@ -26,6 +26,7 @@ from penstock.measure.run_directory import (
     make_directory,
     set_aside,
 )
+from penstock.measure.warm_up import kind_of
 from penstock.progress import Progress, silent
 from penstock.testbed.connection import KafkaCluster
 from penstock.testbed.parts import Parts
@@ -85,8 +86,10 @@ def reopen(path: Path) -> Campaign:
     try:
         data = json.loads((path / CAMPAIGN).read_text())
     except FileNotFoundError:
-        fix = "only a scenario with a `matrix` or `repeats` can be gone on with"
-        raise BadInput(f"{path}: is no campaign", fix) from None
+        raise BadInput(
+            f"{path}: is not a campaign",
+            "--resume needs the directory of a scenario with `matrix` or `repeats`",
+        ) from None
     except (OSError, ValueError) as error:
         raise BadInput(f"{path / CAMPAIGN}: cannot be read: {error}") from None
     if data.get("format") != RUN_FORMAT:
@@ -124,8 +127,8 @@ def carry_on(
 ) -> list[Run]:
     """Carry out what is left to do. `before_load` is called when the first cluster is ready: what
     else must be prepared has to be done by then, so as not to disturb the measurement. `after_load`
-    is called after each run that was not cut short, while its topic is still there. `testbed` names a
-    testbed that runs already, and is used and kept."""
+    is called after each run that was not cut short, while its topic is still there. `testbed` names
+    a testbed that runs already, and is used and kept."""
     runs: list[Run] = []
     began, is_prepared = time.monotonic(), False
     with (
@@ -169,5 +172,7 @@ def _seconds_left(left: Sequence[Cell], done: int, began: float) -> float:
     """From what the cells so far took; before the first, from the schedule of each."""
     if done:
         return (time.monotonic() - began) / done * len(left)
-    planned = (c.experiment.warm_up_s + c.experiment.workload.duration_s for c in left)
-    return sum(seconds + _BEYOND_S for seconds in planned)
+    experiments = [cell.experiment for cell in left]
+    planned_s = sum(e.warm_up_s + e.workload.duration_s + _BEYOND_S for e in experiments)
+    # Each kind of requests is warmed up once, and may take as long as it is allowed to.
+    return planned_s + sum({kind_of(e): e.cluster_warm_up.limit_s for e in experiments}.values())

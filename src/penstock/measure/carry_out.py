@@ -68,11 +68,12 @@ def carry_out(
 ) -> Run:
     """Carry the experiment out and write its run directory. What fails is in the run's reason.
 
-    `warm_up` is what the first stage of warming the cluster came to; `after_load` is called when all is measured
-    and the topic is still there.
+    `warm_up` is what the first step of warming the cluster came to; `after_load` is called when all
+    is measured and the topic is still there.
 
     Bad input and a lack of disk are raised, since the next run would meet them too; such a run
-    counts as interrupted. Everything else (a fault that did not take, a client that died) is the outcome of this run.
+    counts as interrupted. Everything else (a fault that did not take, a client that died) is the
+    outcome of this run.
     """
     run = new_run(experiment, directory, place or Place({}), cluster)
     directory.write_run(run)
@@ -361,8 +362,9 @@ def _spinning(producer: ProducerReport) -> str:
     if producer.client_cores < _SPINS:
         return ""
     return (
-        f". librdkafka used {producer.client_cores:.2f} cores: it spins while max.in.flight.requests.per.connection "
-        "requests are under way; fewer requests help, by a longer linger.ms"
+        f". librdkafka used {producer.client_cores:.2f} cores: it spins while "
+        "max.in.flight.requests.per.connection requests are under way; fewer requests help, by a "
+        "longer linger.ms"
     )
 
 

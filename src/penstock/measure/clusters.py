@@ -1,20 +1,21 @@
-"""The clusters of a campaign: started, attached or the user's own; warm and with their links set."""
+"""The clusters of a campaign: started, attached or the user's own; warmed up, with links set."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import fields, replace
 from pathlib import Path
 
-from penstock import client_properties
+from penstock import client_properties, specs
 from penstock.domain.cluster import ClusterSpec
 from penstock.domain.errors import BadInput, TestbedError
 from penstock.domain.network.condition import Link
 from penstock.domain.run import Experiment
 from penstock.domain.warm_up import WarmUp
-from penstock.measure.warm_up import first_stage, kind_of, warm_up
+from penstock.measure.warm_up import first_step_limits, kind_of, warm_up
 from penstock.progress import Progress
 from penstock.testbed.attached import attach, sole_user
 from penstock.testbed.cluster import Cluster
@@ -25,7 +26,7 @@ from penstock.testbed.parts import Parts, find_parts
 
 def prepare(cluster: KafkaCluster, experiment: Experiment, say: Progress) -> WarmUp | None:
     """Warm it up for requests of the experiment's kind, and set its links; see `warm_up`."""
-    limits = first_stage(experiment.cluster_warm_up)
+    limits = first_step_limits(experiment.cluster_warm_up)
     warmed = warm_up(cluster, kind_of(experiment), limits, say)
     if isinstance(cluster, Cluster):
         set_network(cluster, experiment.cluster, seed=f"run.{experiment.seed}")
@@ -69,14 +70,15 @@ class Clusters:
         for experiment in experiments:
             if experiment.existing is not None:
                 raise BadInput(
-                    "the scenario has a cluster of its own (`existing`)", "leave --testbed out"
+                    "the scenario uses a cluster of your own (`existing`)", "leave --testbed out"
                 )
             _check_shape(self._testbed, self._attached().spec, experiment.cluster)
-            if not all(fault.is_undone for fault in experiment.faults):
-                raise BadInput(
-                    "a fault of the scenario lasts, and the testbed is to be kept",
-                    "give every fault a `for_s`, or leave --testbed out",
-                )
+            for number, fault in enumerate(experiment.faults):
+                if not fault.is_undone:
+                    raise BadInput(
+                        f"faults.{number} would leave testbed {self._testbed!r} damaged",
+                        "give it a `for_s`, or leave --testbed out",
+                    )
 
     @contextmanager
     def of(self, experiment: Experiment) -> Iterator[KafkaCluster]:
@@ -149,14 +151,18 @@ def _check_shape(name: str, has: ClusterSpec, wants: ClusterSpec) -> None:
         one = replace(one, port=None)
     different = [f.name for f in fields(one) if getattr(one, f.name) != getattr(other, f.name)]
     if different:
-        details = ", ".join(
-            f"{field} is {getattr(one, field)!r}, not {getattr(other, field)!r}"
+        details = "; ".join(
+            f"{field} is {_shown(getattr(one, field))}, not {_shown(getattr(other, field))}"
             for field in different
         )
         raise BadInput(
             f"testbed {name!r} is not the cluster that the scenario asks for: {details}",
             "start one for this scenario: penstock testbed up SCENARIO --warm",
         )
+
+
+def _shown(value: object) -> str:
+    return json.dumps(specs.to_data(value))
 
 
 def _existing(experiment: Experiment) -> ExistingCluster:

@@ -1,9 +1,10 @@
 """Whether a cluster is warm: the cost of a request and its latency do not fall any more. Pure.
 
-The stated test, on intervals of load (a second, or half of one): over the last `WINDOW` of them, compared with as many before,
-the brokers' CPU per request and the latency fell by less than `TOLERANCE`, and Java's compilers
-used less than `COMPILING` of the brokers' CPU (or `LITTLE_COMPILING` of a core). The compilers are the cause, the other two the
-effect; a cluster whose processes cannot be seen is judged by its latency alone.
+The test compares the last `WINDOW` intervals of load (1 s or 0.5 s each) with as many before them.
+The cluster is warm if the brokers' CPU per request and the latency fell by less than `TOLERANCE`,
+and Java's compilers used less than `COMPILING` of the brokers' CPU, or less than `LITTLE_COMPILING`
+cores. The compilers are the cause, the other two the effect. A cluster whose processes cannot be
+seen is judged by its latency alone.
 
 Three fresh brokers on two cores under as many requests as they take (200 B, acks=all): CPU per
 request falls from 18 ms in the first seconds to 0.9 ms after 20 s and 0.48 ms after 40 s, where it

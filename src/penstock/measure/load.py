@@ -27,8 +27,6 @@ from time import monotonic_ns
 from typing import Any, Self
 
 import psutil
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 
 from penstock import specs
 from penstock.domain.errors import TestbedError
@@ -108,7 +106,8 @@ class Load:
             for name in self.clients:
                 self._cluster.clients.pop(name, None)
         elif self._consumers:
-            self._forget_group()
+            # On a cluster of the user's own nothing is to be left behind.
+            self._cluster.admin.delete_group(self._group)
 
     def start(self) -> None:
         """Start every process; returns when all are connected and have their partitions, with the
@@ -388,13 +387,6 @@ class Load:
     def _sum(self, name: str) -> float:
         workers = self._consumers if name == "received" else self._producers
         return float(sum((w.said("progress") or {}).get(name, 0) for w in workers))
-
-    def _forget_group(self) -> None:
-        """On a cluster of the user's own nothing is to be left behind."""
-        with suppress(KafkaException, TestbedError):
-            client = AdminClient(dict(self._cluster.client_config))
-            for done in client.delete_consumer_groups([self._group], request_timeout=5).values():
-                done.result()
 
 
 def _on_host(cluster: Cluster, role: str, number: int, command: list[str]) -> list[str]:

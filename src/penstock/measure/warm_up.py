@@ -1,9 +1,9 @@
 """Warms a cluster up for a run, until its requests cost the brokers the same from second to second.
 
-Two stages. First as many requests of the run's kind as the brokers take, over an unspoiled
+Two steps. First as many requests of the run's kind as the brokers take, over an without_conditions
 network: Java compiles what was called often enough, so that is counted in requests and not in
 seconds. What the brokers of a testbed are warm for is kept beside them, so the next run or command
-leaves this stage out. Then the run's own load: its measured time begins when that is warm, and
+leaves this step out. Then the run's own load: its measured time begins when that is warm, and
 what is known then is written down with the run. `flatness` is the test in both.
 """
 
@@ -25,7 +25,7 @@ from penstock.measure import flatness
 from penstock.measure.flatness import WINDOW, Interval
 from penstock.measure.load import Load
 from penstock.measure.load_plan import WARM_UP_MARGIN_S
-from penstock.measure.warm_up_load import RunLoad, SaturatingLoad, unspoiled
+from penstock.measure.warm_up_load import RunLoad, SaturatingLoad, without_conditions
 from penstock.progress import Progress, silent
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.connection import KafkaCluster
@@ -33,7 +33,7 @@ from penstock.testbed.connection import KafkaCluster
 _WARM_FOR = "warm-for.json"
 # Of the run's own load; so a cluster that is warm already is known to be after five seconds.
 _RUN_INTERVAL_S = 0.5
-_SECOND_STAGE_S = 10.0
+_SECOND_STEP_S = 10.0
 # Before a measured time that is fixed: long enough for a look at the brokers.
 _LOOKS_NS = 1_000_000_000
 # What librdkafka gathers if nobody says otherwise.
@@ -69,11 +69,10 @@ def warm_up(
     limits: WarmUpLimits | None = None,
     on_progress: Progress = silent,
 ) -> WarmUp | None:
-    """The first stage: as many requests of this kind as the brokers take.
+    """The first step: as many requests of this kind as the brokers take.
 
-    None for brokers that are known to be warm for it. A cluster of the user's own gets at most
-    `rate_per_s` messages/s, and without it nothing: None too. So does one that shows nothing to
-    judge warmth by.
+    None if nothing was done: the brokers are known to be warm for this kind; or it is a cluster of
+    the user's own and `rate_per_s` is not given, or it shows nothing to judge warmth by.
     """
     limits = limits or WarmUpLimits()
     kind = kind or RequestKind(replication=min(3, len(cluster.admin.broker_ids(timeout_s=10))))
@@ -84,12 +83,12 @@ def warm_up(
         return None
     if not limits.limit_s:
         return NOT_WARMED_UP
-    stage = _Stage(limits.limit_s, 1.0, on_progress)
+    step = _Step(1, limits.limit_s, 1.0, on_progress)
     with ExitStack() as stack:
         if isinstance(cluster, Cluster):
-            stack.enter_context(unspoiled(cluster))
+            stack.enter_context(without_conditions(cluster))
         load = stack.enter_context(SaturatingLoad(cluster, kind, limits.rate_per_s))
-        done = stage.until_warm(load)
+        done = step.until_warm(load)
     # With a cap on the rate it may be flat, but not as warm as without.
     if isinstance(cluster, Cluster) and done.state == "warm" and limits.rate_per_s is None:
         _remember(cluster, kind)
@@ -103,9 +102,9 @@ def warm_up_run(
     before: WarmUp | None,
     on_progress: Progress = silent,
 ) -> WarmUp | None:
-    """The second stage: the run's own load, which has begun, until that is warm.
+    """The second step: the run's own load, which has begun, until that is warm.
 
-    `before` is what the first stage came to; the answer is for both, and warm only if both were. A
+    `before` is what the first step came to; the answer is for both, and warm only if both were. A
     load whose measured time is fixed is waited for until shortly before that. None: whether the
     cluster is warm cannot be known.
     """
@@ -123,7 +122,8 @@ def warm_up_run(
         max(experiment.warm_up_s, limits.limit_s - spent_s),
         load.longest_warm_up_s - WARM_UP_MARGIN_S,
     )
-    stage = _Stage(
+    step = _Step(
+        2,
         latest_s,
         _RUN_INTERVAL_S,
         on_progress,
@@ -131,7 +131,13 @@ def warm_up_run(
         at_least_intervals=2 * WINDOW,
         spent_s=spent_s,
     )
-    done = stage.until_warm(RunLoad(cluster, load, kind.messages_per_request))
+    done = step.until_warm(RunLoad(cluster, load, kind.messages_per_request))
+    done = replace(
+        done,
+        first_cpu_ms_per_request=None,
+        cpu_ms_per_request=None,
+        run_cpu_ms_per_request=done.cpu_ms_per_request,
+    )
     if before is None:
         return done
     is_warm = before.state == "warm"
@@ -141,6 +147,7 @@ def warm_up_run(
         sentence=done.sentence if is_warm else before.sentence,
         requests=before.requests + done.requests,
         first_cpu_ms_per_request=before.first_cpu_ms_per_request,
+        cpu_ms_per_request=before.cpu_ms_per_request,
     )
 
 
@@ -156,27 +163,32 @@ def _unwarmed(cluster: KafkaCluster, kind: RequestKind) -> WarmUp | None:
     return WarmUp(state="warm") if _is_known(cluster, kind) else NOT_WARMED_UP
 
 
-def first_stage(limits: WarmUpLimits) -> WarmUpLimits:
-    """What the first stage may use of the limit, so that the second one has time for its test."""
-    left_s = min(_SECOND_STAGE_S, 0.4 * limits.limit_s)
+def first_step_limits(limits: WarmUpLimits) -> WarmUpLimits:
+    """What the first step may use of the limit, so that the second one has time for its test."""
+    left_s = min(_SECOND_STEP_S, 0.4 * limits.limit_s)
     return replace(limits, limit_s=limits.limit_s - left_s)
 
 
 NOT_WARMED_UP = WarmUp(
     state="not warmed up",
-    sentence="the brokers were not warmed up: cluster_warm_up.limit_s is 0",
+    sentence="the brokers were not warmed up: the limit of the warm-up is 0 s",
 )
+
+
+_LOADS = {1: "as many requests as the brokers take", 2: "the run's own load"}
+_LONGER = ". A higher `cluster_warm_up.limit_s` gives it longer"
 
 
 class _Load(Protocol):
     def work(self, seconds: float) -> Interval: ...
 
 
-class _Stage:
-    """The time that one stage has, in intervals of equal length."""
+class _Step:
+    """The time that one step has, in intervals of equal length."""
 
     def __init__(
         self,
+        number: int,
         limit_s: float,
         interval_s: float,
         say: Progress,
@@ -186,9 +198,10 @@ class _Stage:
     ) -> None:
         self._began, self._limit_s, self._at_least_s = time.monotonic(), limit_s, at_least_s
         self._at_least_intervals = at_least_intervals
-        self._spent_s = spent_s  # by the stages before
+        self._spent_s = spent_s  # by the step before
         self._interval_s, self._say = interval_s, say
-        say(f"warming the brokers up, {limit_s:.0f} s at most")
+        self._name = f"warm-up, step {number} of 2 ({_LOADS[number]})"
+        say(f"{self._name}: {limit_s:.0f} s at most")
 
     def until_warm(self, load: _Load) -> WarmUp:
         """Let the load go on until it is warm or the time is over."""
@@ -202,10 +215,10 @@ class _Stage:
             if changing:
                 self._say(self._progress(intervals[-1], changing))
         all_s = self._spent_s + self._took_s
-        sentence = f"the cluster was still warming up after {all_s:.0f} s: "
+        sentence = f"the cluster was still warming up after {all_s:.0f} s in {self._name}: "
         return WarmUp(
             state="still warming up" if changing else "warm",
-            sentence=sentence + "; ".join(changing) if changing else "",
+            sentence=sentence + "; ".join(changing) + _LONGER if changing else "",
             took_s=round(all_s, 1),
             requests=sum(interval.requests for interval in intervals),
             cpu_ms_per_request=flatness.cost_ms(intervals[-WINDOW:]),
@@ -220,7 +233,7 @@ class _Stage:
         cost = last.cpu_ms_per_request
         per_request = f", {cost:.2g} ms of CPU each" if cost else ""
         return (
-            f"warming the brokers up, {self._took_s:.0f} of at most {self._limit_s:.0f} s: "
+            f"{self._name}: {self._took_s:.0f} of at most {self._limit_s:.0f} s, "
             f"{last.requests / self._interval_s:,.0f} requests/s{per_request}; {changing[0]}"
         )
 
@@ -231,7 +244,7 @@ class _Stage:
 def state_of(
     cluster: KafkaCluster, done: WarmUp | None, views: Sequence[BrokerView]
 ) -> ClusterState | None:
-    """How old its brokers are and how much they have done, by the latest look at them; None of a
+    """How old its brokers are and how much they have done, by the latest look at them. None for a
     cluster of the user's own that was not warmed up."""
     if not isinstance(cluster, Cluster):
         return None if done is None else ClusterState(warm_up=done)
@@ -250,7 +263,7 @@ def state_of(
 
 
 def _is_known(cluster: Cluster, kind: RequestKind) -> bool:
-    """Whether these very processes were warmed up for it before; a broker that came back is cold."""
+    """Whether these very processes were warmed up for it; a broker that was restarted is cold."""
     return any(known.covers(kind) for known in _warm_for(cluster))
 
 

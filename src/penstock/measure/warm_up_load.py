@@ -43,7 +43,7 @@ _MOST_REQUEST_BYTES = 32_000
 _MOST_PARTITIONS = 48
 _MOST_BYTES_PER_S = 30_000_000
 _TIMEOUT_MS = 30_000
-_LET_GO_S = 5.0
+_CLOSE_S = 5.0
 
 
 class SaturatingLoad:
@@ -171,7 +171,9 @@ class _Round:
                 config = {**self._cluster.client_config, **plan.settings}
                 self._producers = [Producer(config, logger=quiet_log) for _ in range(_PRODUCERS)]
                 member, watcher = self._consumer(), self._consumer()
-            stack.callback(self._let_go)
+            stack.callback(self._close_producers)
+            if not isinstance(self._cluster, Cluster):
+                stack.callback(self._cluster.admin.delete_group, self._topic)
             # One of a group, which commits as those of a run do, and one that watches.
             member.subscribe([self._topic])
             watcher.assign([TopicPartition(self._topic, p, 0) for p in range(plan.partitions)])
@@ -202,11 +204,11 @@ class _Round:
             )
         return requests, self._waited_s - waited_s
 
-    def _let_go(self) -> None:
+    def _close_producers(self) -> None:
         """Purged messages are reported, too; what nobody hears of keeps its client alive."""
         for producer in self._producers:
             producer.purge()
-        until = time.monotonic() + _LET_GO_S
+        until = time.monotonic() + _CLOSE_S
         while any(self._under_way) and time.monotonic() < until:
             for producer in self._producers:
                 producer.poll(0.01)
@@ -302,8 +304,9 @@ def throw_away_topic(cluster: KafkaCluster, topic: TopicSpec) -> Iterator[None]:
 
 
 @contextmanager
-def unspoiled(cluster: Cluster) -> Iterator[None]:
-    """Without delays a connection carries a hundred times the requests; conditions come back."""
+def without_conditions(cluster: Cluster) -> Iterator[None]:
+    """Lift all network conditions and restore them afterwards: without delays a connection carries
+    a hundred times the requests."""
     if cluster.network is None:
         yield
         return

@@ -220,7 +220,7 @@ class Assembly:
         )
         return Distribution(
             count=whole.count,
-            mean_ms=batch_means.scaled(mean, _NS_TO_MS),
+            mean_ms=batch_means.scaled(batch_means.over_runs(mean, whole.min_ns), _NS_TO_MS),
             percentiles_ms=_percentiles(whole, _histograms(sliced, first)),
             min_ms=whole.min_ns * _NS_TO_MS,
             max_ms=whole.max_ns * _NS_TO_MS,
@@ -256,7 +256,7 @@ class Assembly:
     # --- steadiness --------------------------------------------------------------------------
 
     def _steadiness(self) -> Steadiness:
-        """Of the time before the first disturbance: what follows that is not meant to be steady."""
+        """Of the time before the first disturbance: what follows is changed on purpose."""
         line, disturbance = self.timeline, self.disturbance
         slices = line.slices
         if slices and (line.to_ns - line.from_ns) % line.slice_ns:
@@ -288,7 +288,8 @@ class Assembly:
         )
         if disturbance is None or judged.state == "unsteady":
             return judged
-        return replace(judged, state="not meant to be", sentence=disturbance.sentence)
+        note = "; steady before that" if judged.state == "steady" else ""
+        return replace(judged, state="changed on purpose", sentence=disturbance.sentence + note)
 
     def _bottleneck(self, slices: int) -> str:
         """Who falls behind, if somebody does: those who acknowledge, or those who read."""
@@ -378,7 +379,9 @@ def _percentiles(whole: Histogram, slices: list[Histogram]) -> dict[str, Estimat
         elif len(rough.batches) > 1 and _lies_in_last_bucket(whole, percent, value):
             low, high = rounded_down(value, 2), whole.max_ns
         estimate = replace(rough, value=float(value), low=low, high=high)
-        found[f"{percent:g}"] = batch_means.scaled(estimate, _NS_TO_MS)
+        found[f"{percent:g}"] = batch_means.scaled(
+            batch_means.over_runs(estimate, whole.min_ns), _NS_TO_MS
+        )
     return found
 
 

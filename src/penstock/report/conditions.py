@@ -1,5 +1,5 @@
-"""Under what conditions runs were measured: how warm the cluster was, whether the load came to rest,
-and what looking at it cost. One table; not a judgement of the figures."""
+"""Under what conditions runs were measured: how warm the cluster was, whether the run was steady,
+and what observing cost. One table; not a judgement of the figures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.report.tables import Cell, Table, by_run
 
 
 def conditions(runs: Sequence[Shown]) -> Table | None:
-    """A column per run while they fit; None if no run recorded any of it, as those of old."""
+    """A column per run while they fit; None if no run recorded any of it, as in older runs."""
     facts = [
         {
             **_cluster(shown.run),
@@ -40,13 +40,16 @@ def _cluster(run: Run) -> dict[str, str]:
     return {
         "age of the cluster, s": _number(state.age_s),
         "requests it had served": _count(state.requests_served),
-        "warm-up": "before this run" if warm_up is None else warm_up.state,
+        "warm-up": "by an earlier run, or not tested" if warm_up is None else warm_up.state,
         "warm-up took, s": _number(warm_up.took_s if warm_up else None),
-        "CPU per request when it began, ms": _number(
+        "CPU per request when step 1 began, ms": _number(
             warm_up.first_cpu_ms_per_request if warm_up else None
         ),
-        "CPU per request when it ended, ms": _number(
+        "CPU per request when step 1 ended, ms": _number(
             warm_up.cpu_ms_per_request if warm_up else None
+        ),
+        "CPU per request of the run's own load, ms": _number(
+            warm_up.run_cpu_ms_per_request if warm_up else None
         ),
     }
 
@@ -57,10 +60,10 @@ def _steadiness(found: Steadiness | None) -> dict[str, str]:
     return {
         "steadiness": found.state,
         "tested for steadiness, s": _number(found.judged_s),
-        "mean latency in its first eighth, ms": _number(found.latency_first_ms),
-        "mean latency in its last eighth, ms": _number(found.latency_last_ms),
-        "messages waiting when it began": _count(found.waiting_first),
-        "messages waiting when it ended": _count(found.waiting_last),
+        "mean latency, first eighth of that time, ms": _number(found.latency_first_ms),
+        "mean latency, last eighth of that time, ms": _number(found.latency_last_ms),
+        "messages waiting when that time began": _count(found.waiting_first),
+        "messages waiting when that time ended": _count(found.waiting_last),
     }
 
 
@@ -69,9 +72,10 @@ def _observer(run: Run) -> dict[str, str]:
     if cost is None:
         return {}
     return {
-        "times the brokers were looked at": _count(cost.looks),
-        "CPU that took, s": _number(cost.cpu_s),
-        "share of all cores": numbers.quantity(cost.share, "share"),
+        "observer: samples in the measured time": _count(cost.looks),
+        "observer: CPU, s": _number(cost.cpu_s),
+        "observer: share of all cores": numbers.quantity(cost.share, "share"),
+        "CPU for a fixed piece of work, ms": _number(cost.work_ms),
     }
 
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 from penstock.domain.run import Run
 from penstock.measure import batch_means
-from penstock.report import numbers
+from penstock.report import machine_speed, numbers
 from penstock.report.figures import (
     LOST_SHARE,
     MEAN_LATENCY,
@@ -90,7 +90,9 @@ class _Candidate:
             reason = self.run.reason.partition("\n")[0]
             return f"failed: {reason}" if reason else "failed"
         if self.shown.problems:
-            return f"must not be used: {self.shown.problems[0]}"
+            return f"is invalid: {self.shown.problems[0]}"
+        if self.run.coldness:
+            return f"was cold: {self.run.coldness}"
         reason = self.shown.unsteadiness
         return f"was not steady: {reason}" if reason else ""
 
@@ -98,16 +100,16 @@ class _Candidate:
 def _drift(first: _Candidate | None, again: _Candidate) -> Drift:
     cell = cell_name(again.run)
     if first is None:
-        return _not_judged(cell, "its first run is not among these")
+        return _not_judged(cell, f"the first run of {cell} is not among these")
     if first.obstacle:
-        return _not_judged(cell, f"its first run {first.obstacle}")
+        return _not_judged(cell, f"the first run of {cell} {first.obstacle}")
     if again.obstacle:
-        return _not_judged(cell, f"its run at the end {again.obstacle}")
+        return _not_judged(cell, f"the run of {cell} at the end {again.obstacle}")
     assert first.shown is not None and again.shown is not None
     pair = first.shown, again.shown
     changes = tuple(c for figure in _LOOKED_AT if (c := _change(figure, *pair)) is not None)
     if not changes:
-        return _not_judged(cell, "its runs were too short for intervals")
+        return _not_judged(cell, f"the runs of {cell} were too short for intervals")
     texts = [
         f"{c.title} {numbers.quantity(c.again, c.unit)} instead of "
         f"{numbers.quantity(c.first, c.unit)}"
@@ -119,13 +121,14 @@ def _drift(first: _Candidate | None, again: _Candidate) -> Drift:
         return Drift(cell, "no drift", sentence, changes)
     sentence = (
         f"Drift: the first cell ({cell}), run again at the end, had {numbers.listed(texts)}: "
-        "differences between cells may be the machine's."
+        "differences between cells may come from the machine or the cluster, not from the settings."
     )
+    sentence = " ".join(filter(None, (sentence, machine_speed.difference(pair))))
     return Drift(cell, "drift", sentence, changes)
 
 
 def _not_judged(cell: str, reason: str) -> Drift:
-    sentence = f"Drift could not be judged: the first cell is {cell}, and {reason}."
+    sentence = f"Drift was not tested: {reason}."
     return Drift(cell, "not judged", sentence)
 
 

@@ -16,23 +16,23 @@ from penstock.report.shown import Shown
 Kind = Literal["invalid", "disagreement", "drift", "cold", "unsteady", "warning", "note"]
 
 _HEADINGS: Mapping[Kind, str] = {
-    "disagreement": "Repeats disagree: no mean of them is a figure of the setting",
+    "disagreement": "Repeats disagree: do not use their mean",
     "drift": "The machine or the cluster changed during the campaign",
     "cold": "Cold cluster: the brokers were not warm yet",
-    "unsteady": "Not steady: no times are given",
+    "unsteady": "Not steady: latency figures are left out",
     "warning": "Warnings",
     "note": "Notes",
 }
 _ALARMS: tuple[Kind, ...] = ("invalid", "disagreement", "drift")
 _NOTES: Mapping[str, str] = {
     "not tested": "steadiness was not tested",
-    "not meant to be": "not meant to be steady",
+    "changed on purpose": "changed on purpose",
 }
 
 
 @dataclass(frozen=True)
 class Notice:
-    """One thing to know; `label` names the run that it is about, and is empty if it is about several."""
+    """One thing to know. `label` names the run that it is about; empty: several."""
 
     kind: Kind
     text: str

@@ -38,7 +38,7 @@ class Shown:
         return self.metrics.unsteadiness
 
     def withholds(self, figure: Figure) -> bool:
-        """Whether it has the figure, and its setting has not: a time of a run that was not steady."""
+        """Whether the figure is left out because the run was not steady."""
         return bool(
             figure.is_time_like and self.unsteadiness and figure.of(self.metrics) is not None
         )

@@ -134,6 +134,11 @@ class Admin:
         except KafkaException as error:
             raise TestbedError(f"topic {name} was not deleted: {error.args[0].str()}") from None
 
+    def delete_group(self, name: str) -> None:
+        """Of consumers that have left; one that is gone already is fine."""
+        with suppress(KafkaException):
+            self._client.delete_consumer_groups([name], request_timeout=_REQUEST_S)[name].result()
+
     def topics(self, timeout_s: float = 10.0) -> set[str]:
         """The names of all topics."""
         try:

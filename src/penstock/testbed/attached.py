@@ -35,7 +35,7 @@ def attach(name: str, parts: Parts) -> Cluster:
 
 @contextmanager
 def sole_user(testbed: Lease) -> Iterator[None]:
-    """Nobody else measures on it, changes its links, strikes its brokers or removes it meanwhile."""
+    """Meanwhile no other command measures on it, changes its links, injects faults or removes it."""
     with ExitStack() as stack:
         try:
             stack.enter_context(sole_owner(testbed.directory))
