@@ -261,10 +261,9 @@ class Assembly:
         slices = line.slices
         if slices and (line.to_ns - line.from_ns) % line.slice_ns:
             slices -= 1  # the last one is shorter
-        if disturbance is not None:
-            before = int(disturbance.at_s * SECOND_NS / line.slice_ns)
-            slices = min(slices, before)
         latency = self.found.entries(summary.SLICED[LATENCY])
+        if disturbance is not None:
+            slices = min(slices, _slices_before(disturbance.at_s, line.slice_ns, latency))
         rows, arrived = self._outcomes, self.found.entries(summary.ARRIVED)
         is_sent = Outcomes(rows.bucket).is_sent
 
@@ -365,6 +364,18 @@ def _histogram(rows: Entries) -> Histogram:
     counts = np.zeros(len(index), dtype=np.int64)
     np.add.at(counts, place, rows.entries)
     return Histogram(index, counts, int(rows.least.min()), int(rows.most.max()))
+
+
+def _slices_before(at_s: float, slice_ns: int, latency: Entries) -> int:
+    """The slices whose messages had arrived when it happened: the last ones before it are hit, too."""
+    at_ns = int(at_s * SECOND_NS)
+    count = at_ns // slice_ns
+    inside = (latency.at >= 0) & (latency.at < count)
+    longest_ns = np.zeros(count, dtype=np.int64)
+    np.maximum.at(longest_ns, latency.at[inside], latency.most[inside])
+    while count and count * slice_ns + longest_ns[count - 1] > at_ns:
+        count -= 1
+    return count
 
 
 def _percentiles(whole: Histogram, slices: list[Histogram]) -> dict[str, Estimate]:
