@@ -10,7 +10,6 @@ from test_report import page
 
 from penstock import specs
 from penstock.domain.errors import BadInput
-from penstock.domain.run import ObserverCost
 from penstock.report import outcome, tables
 from penstock.report.comparison import compare
 from penstock.report.disagreement import disagreements
@@ -42,20 +41,6 @@ def test_repeats_that_disagree_are_the_first_thing_said():
     assert found.sentence.startswith("The 3 repeats of acks=all disagree")
     assert "mean latency 13 to 1,300 ms, p50 latency 10 to 1,000 ms" in found.sentence
     assert outcome.of_shown(runs).startswith(found.sentence)
-
-
-def test_a_machine_that_was_slower_is_named_where_runs_differ():
-    def on(machine_ms: float | None, one: Shown) -> Shown:
-        cost = ObserverCost(looks=5, cpu_s=0.01, share=0.001, work_ms=machine_ms)
-        return replace(one, run=replace(one.run, observer=cost))
-
-    slow, fast = repeats(100.0, 10.0, half=2.0)
-    [found] = disagreements(sides([on(0.62, slow), on(0.5, fast)]))
-    assert "The machine itself was slower" in found.sentence
-    assert f"0.62 ms of CPU in {slow.label}, and 0.5 ms in {fast.label}" in found.sentence
-    for same in (0.51, None):
-        [found] = disagreements(sides([on(same, slow), on(0.5, fast)]))
-        assert "machine" not in found.sentence
 
 
 def test_repeats_that_agree_within_their_intervals_are_not_mentioned():

@@ -47,7 +47,6 @@ def test_brokers_are_not_asked_while_they_are_measured(
     assert sampler.cost.looks == pytest.approx(len(within), abs=1)
     assert 0 < sampler.cost.cpu_s < 0.3
     assert 0 < sampler.cost.share < 1
-    assert 0.05 < (sampler.cost.work_ms or 0) < 50
     written = json.loads((tmp_path / "clients.json").read_text())
     assert len(written) >= len(looked)
     assert {view["client"] for view in written} == {"producer-1"}
@@ -62,4 +61,3 @@ def test_without_a_measured_time_brokers_are_asked_at_every_look(
     assert len(brokers.at_ns["asked"]) >= 4
     assert brokers.at_ns["looked at"] == []
     assert sampler.cost.looks == 0
-    assert sampler.cost.work_ms is None

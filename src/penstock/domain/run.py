@@ -157,15 +157,11 @@ class ConsumerReport(Value):
 
 @dataclass(frozen=True, kw_only=True)
 class ObserverCost(Value):
-    """What observing took from the measured time, and how fast the machine was meanwhile."""
+    """The CPU that observing brokers and clients took from the measured time."""
 
     looks: Annotated[int, Doc("samples of what brokers and clients use")]
     cpu_s: float
     share: Annotated[float, Doc("of all cores, over the measured time")]
-    work_ms: Annotated[
-        float | None,
-        Doc("CPU time of a fixed piece of work, in the median: more means a slower machine"),
-    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)

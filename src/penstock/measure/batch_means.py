@@ -42,9 +42,8 @@ _SUSPICIOUS = float(special.ndtri(1 - _SUSPICION))
 _DISAGREEMENT = 0.01
 _MATTERS = 0.1
 # The standard deviation of a time from run to run of one setting, as a share of what it has above
-# the fastest message: Java compiles differently, threads land on other cores, a neighbour slows the
-# machine down. bench/repeatability.py measured .00 to .06 in seven settings, and .22 in one while
-# the machine's own speed changed.
+# the fastest message: Java compiles differently, threads share a core with others.
+# bench/repeatability.py measured .00 to .06 in seven settings, and .22 in one.
 RUN_TO_RUN = 0.05
 # At a correlation of 0.9 an interval is 4.4 times as wide; beyond, the run is one long drift.
 _MOST_CORRELATION = 0.9

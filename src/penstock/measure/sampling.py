@@ -16,7 +16,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from os import cpu_count
 from pathlib import Path
-from statistics import median
 
 import psutil
 
@@ -25,7 +24,6 @@ from penstock.domain.broker_view import BrokerView, ProcessUse
 from penstock.domain.errors import TestbedError
 from penstock.domain.run import ObserverCost
 from penstock.files import write_file
-from penstock.measure.machine_speed import work_ms
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.connection import KafkaCluster
 from penstock.testbed.observe import observe, process_view, use_of
@@ -62,7 +60,6 @@ class Sampler:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="sampler", daemon=True)
         self._looks, self._cpu_s = 0, 0.0
-        self._work_ms: list[float] = []
         self.brokers: list[BrokerView] = []
         self.clients: list[ClientView] = []
 
@@ -88,12 +85,7 @@ class Sampler:
         """Of the looks within the measured time: our own CPU, as the brokers have no part in it."""
         seconds = (self._to_ns - self._from_ns) / 1e9
         share = self._cpu_s / seconds / (cpu_count() or 1) if 0 < seconds < math.inf else 0.0
-        return ObserverCost(
-            looks=self._looks,
-            cpu_s=round(self._cpu_s, 4),
-            share=share,
-            work_ms=median(self._work_ms) if self._work_ms else None,
-        )
+        return ObserverCost(looks=self._looks, cpu_s=round(self._cpu_s, 4), share=share)
 
     def _watch(self) -> None:
         while not self._ended.wait(self._until_next_s()):
@@ -110,7 +102,6 @@ class Sampler:
         # Not in the moments before it either, for a look takes a tenth of a second.
         self._look(asks=now_ns >= self._to_ns or self._from_ns == math.inf)
         if is_measured:
-            self._work_ms.append(work_ms())
             self._looks += 1
             self._cpu_s += time.thread_time() - began_s
 

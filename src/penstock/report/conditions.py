@@ -75,7 +75,6 @@ def _observer(run: Run) -> dict[str, str]:
         "observer: samples in the measured time": _count(cost.looks),
         "observer: CPU, s": _number(cost.cpu_s),
         "observer: share of all cores": numbers.quantity(cost.share, "share"),
-        "CPU for a fixed piece of work, ms": _number(cost.work_ms),
     }
 
 

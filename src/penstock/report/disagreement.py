@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.measure import batch_means
-from penstock.report import machine_speed, numbers
+from penstock.report import numbers
 from penstock.report.figures import (
     LOST_SHARE,
     MEAN_LATENCY,
@@ -70,8 +70,7 @@ def _range(side: Side, figure: Figure, cells: int) -> Range | None:
 
 
 def _sentence(side: Side, ranges: Sequence[Range]) -> str:
-    sentence = (
+    return (
         f"The {len(side.used)} repeats of {side.label} disagree by more than their own intervals "
         f"allow: {', '.join(each.text for each in ranges)}."
     )
-    return " ".join(filter(None, (sentence, machine_speed.difference(side.used))))

@@ -13,7 +13,7 @@ from typing import Literal
 
 from penstock.domain.run import Run
 from penstock.measure import batch_means
-from penstock.report import machine_speed, numbers
+from penstock.report import numbers
 from penstock.report.figures import (
     LOST_SHARE,
     MEAN_LATENCY,
@@ -123,7 +123,6 @@ def _drift(first: _Candidate | None, again: _Candidate) -> Drift:
         f"Drift: the first cell ({cell}), run again at the end, had {numbers.listed(texts)}: "
         "differences between cells may come from the machine or the cluster, not from the settings."
     )
-    sentence = " ".join(filter(None, (sentence, machine_speed.difference(pair))))
     return Drift(cell, "drift", sentence, changes)
 
 
