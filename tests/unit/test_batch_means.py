@@ -421,27 +421,28 @@ def test_any_intervals_have_a_p_value(rows: list[tuple[float, float, float]]) ->
 
 def test_the_interval_of_a_run_allows_for_what_varies_between_runs():
     rng = np.random.default_rng(3)
-    least, settings_mean, n = 2.0, 10.0, 400
+    setting_mean, deviation, n = 10.0, 4.0, 400
     covered = narrow = 0
     for _ in range(n):
         # Each run has a mean of its own, as far from the setting's as is allowed for.
-        mean = settings_mean + rng.normal(0, batch_means.RUN_TO_RUN * (settings_mean - least))
-        sums = rng.normal(mean, 1.0, 200)
-        own = batch_means.of_ratio(sums.tolist(), [1.0] * 200)
-        wide = batch_means.over_runs(own, least)
+        mean = rng.normal(setting_mean, batch_means.RUN_TO_RUN * deviation)
+        # Of messages that scatter by 4, the mean of four hundred scatters by 0.2.
+        sums = rng.normal(mean, deviation / 20, 30)
+        own = batch_means.of_ratio(sums.tolist(), [1.0] * 30)
+        wide = batch_means.over_runs(own, deviation)
         assert wide.low is not None and wide.high is not None
         assert own.low is not None and own.high is not None
-        covered += wide.low <= settings_mean <= wide.high
-        narrow += own.low <= settings_mean <= own.high
+        covered += wide.low <= setting_mean <= wide.high
+        narrow += own.low <= setting_mean <= own.high
     assert 0.92 <= covered / n <= 0.98
     assert narrow / n < 0.6
 
 
-def test_without_an_interval_there_is_nothing_to_widen():
+def test_without_an_interval_or_a_deviation_there_is_nothing_to_widen():
     bare = Estimate(value=3.0)
     assert batch_means.over_runs(bare, 1.0) == bare
-    # What is as fast as the fastest has nothing that could vary.
     fixed = Estimate(value=3.0, low=2.9, high=3.1)
-    assert batch_means.over_runs(fixed, 3.0) == Estimate(
+    assert batch_means.over_runs(fixed, 0.0) == Estimate(
         value=3.0, low=pytest.approx(2.9), high=pytest.approx(3.1)
     )
+    assert batch_means.over_runs(fixed, 100.0).low == 0.0

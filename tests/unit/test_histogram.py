@@ -89,6 +89,13 @@ def test_mean_and_extremes(values: list[int]) -> None:
     assert math.isclose(histogram.mean_ns, sum(values) / len(values), rel_tol=5.1e-4, abs_tol=0)
 
 
+def test_the_deviation_is_that_of_the_values() -> None:
+    values = np.random.default_rng(2).lognormal(14, 0.7, 20_000).astype(np.int64)
+    assert Histogram.of(values).deviation_ns == pytest.approx(float(values.std()), rel=0.002)
+    assert Histogram.of([7_000_000]).deviation_ns == pytest.approx(0, abs=1e4)
+    assert EMPTY.deviation_ns == 0
+
+
 @settings(deadline=None, max_examples=15)  # it walks through all its buckets in Python
 @given(st.lists(st.integers(0, 10**8), min_size=1, max_size=50))
 def test_a_second_opinion_hdrhistogram(values: list[int]) -> None:

@@ -41,10 +41,10 @@ _SUSPICIOUS = float(special.ndtri(1 - _SUSPICION))
 # what matters to anyone, as a share of the smallest.
 _DISAGREEMENT = 0.01
 _MATTERS = 0.1
-# The standard deviation of a time from run to run of one setting, as a share of what it has above
-# the fastest message: Java compiles differently, threads share a core with others.
-# bench/repeatability.py measured .00 to .06 in seven settings, and .22 in one.
-RUN_TO_RUN = 0.05
+# The standard deviation of a mean from run to run of one setting, as a share of that from message to
+# message: Java compiles differently, threads share a core with others. bench/repeatability.py
+# measured 0 to .10 in seven settings, and .15 in one.
+RUN_TO_RUN = 0.1
 # At a correlation of 0.9 an interval is 4.4 times as wide; beyond, the run is one long drift.
 _MOST_CORRELATION = 0.9
 
@@ -144,12 +144,12 @@ def of_quantiles(slices: Sequence[Histogram], qs: Sequence[float]) -> tuple[Esti
     return tuple(_of_percentile(full, counts, whole, round(q * 100, 9)) for q in qs)
 
 
-def over_runs(estimate: Estimate, least: float) -> Estimate:
+def over_runs(estimate: Estimate, deviation: float) -> Estimate:
     """A time of one run, with an interval for its setting: wider by what varies from run to run,
-    which no single run can show. `least` is the fastest message's."""
+    which no single run can show. `deviation` is the standard deviation of all messages."""
     if estimate.low is None or estimate.high is None:
         return estimate
-    between = _Z * RUN_TO_RUN * max(0.0, estimate.value - least)
+    between = _Z * RUN_TO_RUN * deviation
     below, above = (math.hypot(side, between) for side in _sides(estimate))
     return replace(estimate, low=max(0.0, estimate.value - below), high=estimate.value + above)
 

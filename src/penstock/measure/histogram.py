@@ -182,6 +182,14 @@ class Histogram:
         middle = _middle_ns(self.index).astype(np.float64)
         return float(middle @ self.counts.astype(np.float64)) / self.count
 
+    @property
+    def deviation_ns(self) -> float:
+        """The standard deviation; 0 if there is no value."""
+        if not self.count:
+            return 0.0
+        away = _middle_ns(self.index) - self.mean_ns
+        return math.sqrt(float(self.counts @ (away * away)) / self.count)
+
     def percentile(self, percent: float) -> int:
         """See `percentiles`."""
         return self.percentiles((percent,))[0]

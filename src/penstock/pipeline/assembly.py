@@ -220,7 +220,7 @@ class Assembly:
         )
         return Distribution(
             count=whole.count,
-            mean_ms=batch_means.scaled(batch_means.over_runs(mean, whole.min_ns), _NS_TO_MS),
+            mean_ms=batch_means.scaled(batch_means.over_runs(mean, whole.deviation_ns), _NS_TO_MS),
             percentiles_ms=_percentiles(whole, _histograms(sliced, first)),
             min_ms=whole.min_ns * _NS_TO_MS,
             max_ms=whole.max_ns * _NS_TO_MS,
@@ -380,7 +380,7 @@ def _slices_before(at_s: float, slice_ns: int, latency: Entries) -> int:
 
 def _percentiles(whole: Histogram, slices: list[Histogram]) -> dict[str, Estimate]:
     """The figure with its three digits; its interval with the two digits of the slices."""
-    exact = whole.percentiles(PERCENTS)
+    exact, deviation_ns = whole.percentiles(PERCENTS), whole.deviation_ns
     found = {}
     rough_ones = batch_means.of_quantiles(slices, [percent / 100 for percent in PERCENTS])
     for percent, value, rough in zip(PERCENTS, exact, rough_ones, strict=True):
@@ -391,7 +391,7 @@ def _percentiles(whole: Histogram, slices: list[Histogram]) -> dict[str, Estimat
             low, high = rounded_down(value, 2), whole.max_ns
         estimate = replace(rough, value=float(value), low=low, high=high)
         found[f"{percent:g}"] = batch_means.scaled(
-            batch_means.over_runs(estimate, whole.min_ns), _NS_TO_MS
+            batch_means.over_runs(estimate, deviation_ns), _NS_TO_MS
         )
     return found
 
