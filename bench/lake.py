@@ -34,7 +34,6 @@ from penstock import jars
 from penstock.domain.cluster import ClusterSpec, TopicSpec
 from penstock.domain.errors import PenstockError
 from penstock.domain.lake.pipeline import Pipeline, Stream
-from penstock.domain.warm_up import RequestKind
 from penstock.java import find_java
 from penstock.measure.backlog import fill
 from penstock.pipeline.lake import query
@@ -42,20 +41,12 @@ from penstock.pipeline.lake.landing import Landed
 from penstock.pipeline.session import session
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.parts import find_parts
-from steady_load import steady_load
+from steady_load import requests_of, steady_load
 
 PARTITIONS, LANES = 12, 2
 # Java compiles for a while.
 _WARM_UPS = 2
-STEADY_BYTES_PER_S, STEADY_SIZE_BYTES = 10_000_000, 1000
-# As `steady_load` sends them.
-STEADY = RequestKind(
-    message_bytes=STEADY_SIZE_BYTES,
-    messages_per_request=8,
-    partitions=PARTITIONS,
-    replication=1,
-    is_idempotent=True,
-)
+STEADY_PER_S, STEADY_SIZE_BYTES = 10_000, 1000
 Say = Callable[[str], None]
 
 
@@ -73,7 +64,7 @@ def measure(quick: bool, say: Say) -> tuple[dict[str, Any], list[Row]]:
         Cluster(ClusterSpec(brokers=3), parts=find_parts(os.environ), on_progress=say) as cluster,
         tempfile.TemporaryDirectory(prefix="penstock-bench-lake-") as scratch,
     ):
-        warmed(cluster, say, STEADY)
+        warmed(cluster, say, requests_of(PARTITIONS, STEADY_PER_S, STEADY_SIZE_BYTES))
         config = {**query.SPARK_CONFIG, "spark.sql.streaming.numRecentProgressUpdates": "10000",
                   "spark.sql.parquet.compression.codec": "zstd", "spark.jars": _jars(),
                   # Fifty by default, which costs the connector a second per micro-batch.
@@ -298,8 +289,7 @@ def _steady(
         wanted = _pipeline(cluster, topic, place, every_s=every_s)
         landed: list[Landed] = []
         memory: list[float] = []
-        per_s = STEADY_BYTES_PER_S // STEADY_SIZE_BYTES
-        with steady_load(cluster.client_config, topic, PARTITIONS, per_s, STEADY_SIZE_BYTES):
+        with steady_load(cluster.client_config, topic, PARTITIONS, STEADY_PER_S, STEADY_SIZE_BYTES):
             prepared = query.prepare(wanted, cluster.client_config)
             running = query.start(spark, prepared, tell=landed.append)
             until = time.monotonic() + seconds

@@ -28,26 +28,17 @@ from penstock.domain.cluster import ClusterSpec, TopicSpec
 from penstock.domain.errors import PenstockError
 from penstock.domain.lake.pipeline import Pipeline, Stream
 from penstock.domain.lake.plan import Plan
-from penstock.domain.warm_up import RequestKind
 from penstock.measure.backlog import fill
 from penstock.pipeline.lake import query
 from penstock.pipeline.lake.landing import Landed
 from penstock.pipeline.session import session
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.parts import find_parts
-from steady_load import steady_load
+from steady_load import requests_of, steady_load
 
 PARTITIONS, LANES, SIZE_BYTES = 16, 2, 1000
 LANE_BYTES = 4_000_000
 STREAM_PER_S = 5000
-# As `steady_load` sends them.
-STEADY = RequestKind(
-    message_bytes=SIZE_BYTES,
-    messages_per_request=3,
-    partitions=PARTITIONS,
-    replication=1,
-    is_idempotent=True,
-)
 _WARM_BATCHES = 10
 Say = Callable[[str], None]
 
@@ -58,7 +49,7 @@ def measure(quick: bool, say: Say) -> tuple[dict[str, Any], list[Row]]:
         Cluster(ClusterSpec(brokers=3), parts=find_parts(os.environ), on_progress=say) as cluster,
         tempfile.TemporaryDirectory(prefix="penstock-bench-moves-") as scratch,
     ):
-        warmed(cluster, say, STEADY)
+        warmed(cluster, say, requests_of(PARTITIONS, STREAM_PER_S, SIZE_BYTES))
         total = (batches + _WARM_BATCHES + 10) * LANES * LANE_BYTES
         config = cluster.client_config
         for topic in ("backlog", "stream"):

@@ -12,6 +12,7 @@ from typing import Any
 from confluent_kafka import Producer
 
 from penstock.domain.errors import PenstockError
+from penstock.domain.warm_up import RequestKind
 
 _TURNS_PER_S = 100
 _FLUSH_S = 60
@@ -39,6 +40,17 @@ def steady_load(
     finally:
         process.kill()
         process.join()
+
+
+def requests_of(partitions: int, messages_per_s: int, size_bytes: int) -> RequestKind:
+    """What such a load looks like to brokers that do not replicate it."""
+    return RequestKind(
+        message_bytes=size_bytes,
+        messages_per_request=max(1, messages_per_s // _TURNS_PER_S // partitions),
+        partitions=partitions,
+        replication=1,
+        is_idempotent=True,
+    )
 
 
 def _send(

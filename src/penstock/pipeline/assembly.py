@@ -20,24 +20,22 @@ from penstock.domain.metrics import (
     RunMetrics,
     Second,
 )
-from penstock.domain.steadiness import Disturbance, Steadiness
+from penstock.domain.steadiness import Disturbance
 from penstock.measure import batch_means
 from penstock.measure.histogram import Histogram, bucket_index, rank
-from penstock.measure.steadiness import judge
 from penstock.pipeline import summary
 from penstock.pipeline.buckets import rounded_down
 from penstock.pipeline.collected import Entries, Ints, RunSummary, Truths
 from penstock.pipeline.latency import ACKNOWLEDGEMENT, LATENCY
 from penstock.pipeline.outcomes import Outcomes
-from penstock.pipeline.timeline import SECOND_NS, Timeline
+from penstock.pipeline.steady import steadiness
+from penstock.pipeline.timeline import Timeline
 from penstock.pipeline.traces import Requests
 
 _NS_TO_MS = 1e-6
 _MB = 1e6
 # A time that cannot be is shown as a gap of so many seconds at most.
 _LONGEST_GAP_S = 7 * 86_400
-# Of what was acknowledged: with less received, it is the consumers who fall behind.
-_BEHIND = 0.95
 
 Floats = npt.NDArray[np.float64]
 
@@ -74,7 +72,7 @@ class Assembly:
             goodput_mb_per_s=self._rate(arrived.at, arrived.total / _MB),
             timely_mb_per_s=self._timely(arrived),
             overhead_share=self._overhead(),
-            steadiness=self._steadiness(),
+            steadiness=steadiness(self.found, self.timeline, self.disturbance),
             seconds=tuple(self._seconds()),
             warnings=(*warnings, *self._doubts()),
         )
@@ -253,51 +251,6 @@ class Assembly:
             return None
         return Histogram(rows.bucket, rows.entries, int(rows.least.min()), int(rows.most.max()))
 
-    # --- steadiness --------------------------------------------------------------------------
-
-    def _steadiness(self) -> Steadiness:
-        """Of the time before the first disturbance: what follows is changed on purpose."""
-        line, disturbance = self.timeline, self.disturbance
-        slices = line.slices
-        if slices and (line.to_ns - line.from_ns) % line.slice_ns:
-            slices -= 1  # the last one is shorter
-        latency = self.found.entries(summary.SLICED[LATENCY])
-        if disturbance is not None:
-            slices = min(slices, _slices_before(disturbance.at_s, line.slice_ns, latency))
-        rows, arrived = self._outcomes, self.found.entries(summary.ARRIVED)
-        is_sent = Outcomes(rows.bucket).is_sent
-
-        def per_slice(entries: Entries, weights: npt.NDArray[Any]) -> Floats:
-            inside = (entries.at >= 0) & (entries.at < slices)
-            sums = np.bincount(entries.at[inside], weights[inside], minlength=slices)
-            return np.asarray(sums[:slices], dtype=np.float64)
-
-        due = rows.where(is_sent)
-        # What is lost never waits.
-        earlier = rows.where(is_sent & ~Outcomes(rows.bucket).is_lost & (rows.at < 0))
-        waiting = int(earlier.entries.sum()) - int(arrived.entries[arrived.at < 0].sum())
-        judged = judge(
-            per_slice(latency, latency.total * _NS_TO_MS),
-            per_slice(latency, latency.entries),
-            per_slice(due, due.entries),
-            per_slice(arrived, arrived.entries),
-            line.slice_ns / SECOND_NS,
-            waiting_first=max(0, waiting),
-            done_name=self._bottleneck(slices),
-        )
-        if disturbance is None or judged.state == "unsteady":
-            return judged
-        note = "; steady before that" if judged.state == "steady" else ""
-        return replace(judged, state="changed on purpose", sentence=disturbance.sentence + note)
-
-    def _bottleneck(self, slices: int) -> str:
-        """Who falls behind, if somebody does: those who acknowledge, or those who read."""
-        accepted, arrived = (
-            int(entries.entries[(entries.at >= 0) & (entries.at < slices)].sum())
-            for entries in map(self.found.entries, (summary.ACCEPTED, summary.ARRIVED))
-        )
-        return "the consumers" if arrived < _BEHIND * accepted else "the brokers"
-
     # --- seconds -----------------------------------------------------------------------------
 
     def _seconds(self) -> Iterator[Second]:
@@ -364,18 +317,6 @@ def _histogram(rows: Entries) -> Histogram:
     counts = np.zeros(len(index), dtype=np.int64)
     np.add.at(counts, place, rows.entries)
     return Histogram(index, counts, int(rows.least.min()), int(rows.most.max()))
-
-
-def _slices_before(at_s: float, slice_ns: int, latency: Entries) -> int:
-    """The slices whose messages had arrived when it happened: the last ones before it are hit, too."""
-    at_ns = int(at_s * SECOND_NS)
-    count = at_ns // slice_ns
-    inside = (latency.at >= 0) & (latency.at < count)
-    longest_ns = np.zeros(count, dtype=np.int64)
-    np.maximum.at(longest_ns, latency.at[inside], latency.most[inside])
-    while count and count * slice_ns + longest_ns[count - 1] > at_ns:
-        count -= 1
-    return count
 
 
 def _percentiles(whole: Histogram, slices: list[Histogram]) -> dict[str, Estimate]:
