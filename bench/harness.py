@@ -87,14 +87,13 @@ def main(
         output.warn(sentence)
 
 
-def warmed(cluster: Cluster, say: Progress, *kinds: RequestKind) -> Cluster:
-    """The cluster, warm for these kinds of requests as for a run; else the figures come with a
-    warning."""
+def warmed(cluster: Cluster, say: Progress, *kinds: RequestKind) -> None:
+    """Warm the cluster up for these kinds of requests, as for a run; if it stays cold, the figures
+    come with a warning."""
     for kind in kinds or (None,):
         done = warm_up(cluster, kind, on_progress=say)
         if done is not None and done.sentence:
             _cold.append(done.sentence)
-    return cluster
 
 
 def machine() -> dict[str, Any]:

@@ -40,7 +40,8 @@ from penstock.testbed.connection import KafkaCluster
 )
 @click.option(
     "--testbed",
-    help="Use this testbed, started by `penstock testbed up`, instead of a new cluster. It keeps running.",
+    help="Use this testbed, started by `penstock testbed up`, instead of a new cluster. It keeps "
+    "running.",
 )
 @options.latency_limits
 @options.master
