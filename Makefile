@@ -22,7 +22,7 @@ bench: setup
 # no annotations: the file must carry no address.
 lock:
 	@.venv/bin/uv --quiet pip compile --universal --upgrade --generate-hashes --no-header --no-annotate \
-	  --python-version 3.11 --extra dev --extra build pyproject.toml --output-file requirements.lock
+	  --python-version 3.11 --extra all --extra dev --extra build pyproject.toml --output-file requirements.lock
 
 clean:
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis bench/out

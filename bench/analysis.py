@@ -31,16 +31,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from harness import Figure, Row, main
+from penstock.analysis.analyze import analyze, warm
+from penstock.analysis.session import session
 from penstock.domain.arrivals import ConstantArrivals
 from penstock.domain.cluster import TopicSpec
 from penstock.domain.metrics import RunMetrics
-from penstock.domain.run import ClockAnchor, Experiment, Run
+from penstock.domain.run import ClockAnchor, Run, RunSpec
 from penstock.domain.trace import message_id
 from penstock.domain.workload import Workload
-from penstock.measure.run_directory import RunDirectory
-from penstock.measure.trace import schema
-from penstock.pipeline.analysis import analyze, warm
-from penstock.pipeline.session import session
+from penstock.load.trace_schema import schema
+from penstock.runs.run_directory import RunDirectory
 
 MILLION = 1_000_000
 RATE_PER_S = 50_000
@@ -182,7 +182,7 @@ def _pandas(directory: Path) -> Took:
     import pandas as pd
 
     began = time.perf_counter()
-    sent = pd.read_parquet(directory / "sent", columns=["id", "intended_ns", "told"])
+    sent = pd.read_parquet(directory / "sent", columns=["id", "intended_ns", "outcome"])
     columns = ["id", "received_ns", "partition", "offset"]
     received = pd.read_parquet(directory / "received", columns=columns)
     records = received.drop_duplicates(["partition", "offset"])
@@ -197,7 +197,7 @@ def _pandas(directory: Path) -> Took:
         "delivered": int((copied == 1).sum()),
         "lost": int((copied == 0).sum()),
         "duplicated": int((copied > 1).sum()),
-        "acknowledged_yet_lost": int(((copied == 0) & (joined["told"] == "acknowledged")).sum()),
+        "acknowledged_yet_lost": int(((copied == 0) & (joined["outcome"] == "acknowledged")).sum()),
     }
     return Took(time.perf_counter() - began, _own_peak_mb(), counts)
 
@@ -209,12 +209,12 @@ with copies as (
         from read_parquet('{directory}/received/*.parquet') group by id, partition, "offset"
     ) group by id
 )
-select s.told, s.intended_ns, c.received_ns, coalesce(c.copies, 0) as copies
+select s.outcome, s.intended_ns, c.received_ns, coalesce(c.copies, 0) as copies
 from read_parquet('{directory}/sent/*.parquet') s left join copies c using (id)
 """
 _SUMS = """
 select count(*), count(*) filter (copies = 1), count(*) filter (copies = 0),
-    count(*) filter (copies > 1), count(*) filter (copies = 0 and told = 'acknowledged'),
+    count(*) filter (copies > 1), count(*) filter (copies = 0 and outcome = 'acknowledged'),
     quantile_cont(received_ns - intended_ns, [0.5, 0.99, 0.999])
 from states
 """
@@ -312,7 +312,7 @@ def _make_run(directory: Path, messages: int) -> Counts:
         latency = (random.gamma(2.0, 5e6, n) + 2e6).astype(np.int64)
         is_lost, is_promised = random.random(n) < 0.01, random.random(n) < 0.1
         is_twice = ~is_lost & (random.random(n) < 0.005)
-        told = np.where(is_lost & ~is_promised, "failed", "acknowledged")
+        outcome = np.where(is_lost & ~is_promised, "failed", "acknowledged")
         totals += (n, is_lost.sum(), is_twice.sum(), (is_lost & is_promised).sum())
         for p, file in enumerate(sent_files):
             own = producer == p
@@ -321,8 +321,8 @@ def _make_run(directory: Path, messages: int) -> Counts:
                 size_bytes=np.full(own.sum(), 100, np.int32),
                 intended_ns=intended[own],
                 sent_ns=intended[own] + 50_000,
-                told_ns=intended[own] + latency[own] // 2,
-                told=pa.array(told[own]).dictionary_encode().cast(pa.string()),
+                reported_ns=intended[own] + latency[own] // 2,
+                outcome=pa.array(outcome[own]).dictionary_encode().cast(pa.string()),
                 tries=np.ones(own.sum(), np.int16),
             )
         which = np.concatenate([np.flatnonzero(~is_lost), np.flatnonzero(is_twice)])
@@ -348,7 +348,7 @@ def _make_run(directory: Path, messages: int) -> Counts:
     end_ns = zero_ns + messages * step_ns
     run = Run(
         id=directory.name,
-        experiment=Experiment(name="made-up", topic=TopicSpec(name="made-up"), workload=workload),
+        spec=RunSpec(name="made-up", topic=TopicSpec(name="made-up"), workload=workload),
         started_at="2026-01-01T00:00:00Z",
         versions={},
         status="complete",

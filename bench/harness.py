@@ -20,9 +20,9 @@ import psutil
 from penstock import __version__, specs
 from penstock.cli import output
 from penstock.domain.errors import PenstockError
+from penstock.domain.progress import Progress
 from penstock.domain.warm_up import RequestKind
-from penstock.measure.warm_up import warm_up
-from penstock.progress import Progress
+from penstock.runs.warm_up import warm_up
 from penstock.testbed.cluster import Cluster
 
 # Why the brokers of this benchmark were not warm when it measured them; see `warmed`.

@@ -5,17 +5,24 @@ the same two cores with the brokers beside them, in turn, with as many bytes per
 of the default, and in full also three times as many, for the connector has the higher cost per
 micro-batch. What counts is the time from the end of the first micro-batch to that of the last full
 one. Afterwards every record is counted: a side that is fast because it lost some would be found.
+
+`cost_ratio` compares with Penstock as it was before lanes guarded themselves against single records
+and second writers (a worktree of that commit), in turn, each version in a process of its own.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import statistics
+import subprocess
+import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -30,20 +37,22 @@ from pyspark.sql import SparkSession
 
 from harness import Figure, Row, main, warmed
 from landed import ages_ms
-from penstock import jars
+from penstock.analysis.session import session
 from penstock.domain.cluster import ClusterSpec, TopicSpec
 from penstock.domain.errors import PenstockError
 from penstock.domain.lake.pipeline import Pipeline, Stream
-from penstock.java import find_java
-from penstock.measure.backlog import fill
-from penstock.pipeline.lake import query
-from penstock.pipeline.lake.landing import Landed
-from penstock.pipeline.session import session
+from penstock.java import jars
+from penstock.java.find import find_java
+from penstock.lake import query
+from penstock.lake.landing import Landed
+from penstock.load.prefill import fill
 from penstock.testbed.cluster import Cluster
-from penstock.testbed.parts import find_parts
+from penstock.testbed.toolchain import find_toolchain
 from steady_load import requests_of, steady_load
 
 PARTITIONS, LANES = 12, 2
+# The last commit before the lake was hardened.
+BEFORE = "69133d0"
 # Java compiles for a while.
 _WARM_UPS = 2
 STEADY_PER_S, STEADY_SIZE_BYTES = 10_000, 1000
@@ -60,8 +69,11 @@ def measure(quick: bool, say: Say) -> tuple[dict[str, Any], list[Row]]:
         del lane_bytes["_large"]
     keys: dict[str, Any] = {}
     rows: list[Row] = []
+    costs: dict[int, Figure] = {}
     with (
-        Cluster(ClusterSpec(brokers=3), parts=find_parts(os.environ), on_progress=say) as cluster,
+        Cluster(
+            ClusterSpec(brokers=3), toolchain=find_toolchain(os.environ), on_progress=say
+        ) as cluster,
         tempfile.TemporaryDirectory(prefix="penstock-bench-lake-") as scratch,
     ):
         warmed(cluster, say, requests_of(PARTITIONS, STEADY_PER_S, STEADY_SIZE_BYTES))
@@ -82,7 +94,22 @@ def measure(quick: bool, say: Say) -> tuple[dict[str, Any], list[Row]]:
                     keys[f"{side}_rows_per_s_{name}"] = speed
                     rows.append(Row(f"{side}, {name}: rows/s into Delta", _thousands(speed)))
                 rows.append(Row(f"ratio_vs_jvm_{name}", ratio, "≥ 1.3", ratio.median >= 1.3))
+            contest = Contest(cluster, Path(scratch), size, count, Pipeline.lane_bytes)
+            if (cost := _cost(contest, 2 * repeats, say)) is not None:
+                costs[size] = cost
             cluster.admin.delete_topic(_backlog(size))
+        if costs:
+            worst = min(costs.values(), key=lambda figure: figure.median)
+            keys |= {"cost_ratio": worst.median, "cost_ratio_spread": costs}
+            rows += [
+                Row(
+                    f"cost_ratio, {size} B: rows/s, now / before",
+                    cost,
+                    "≥ 0.95",
+                    cost.median >= 0.95,
+                )
+                for size, cost in costs.items()
+            ]
         fixed = _fixed_ms(spark, cluster, Path(scratch), 30 if quick else 200, say)
         keys |= {"batch_fixed_ms_4_lanes": fixed.median, "batch_fixed_ms_4_lanes_spread": fixed}
         rows.append(Row("batch_fixed_ms_4_lanes", fixed, "≤ 250", fixed.median <= 250))
@@ -139,13 +166,13 @@ def _compare(
 ) -> tuple[Figure, dict[str, Figure]]:
     speeds: dict[str, list[float]] = {"lanes": [], "jvm": []}
     for turn in range(-_WARM_UPS, repeats):
-        for side, carry_out in (("lanes", _lanes), ("jvm", _jvm)):
+        for side, land in (("lanes", _lanes), ("jvm", _jvm)):
             say(
                 f"{contest.size_bytes} B, {contest.lane_bytes / 1e6:.0f} MB per lane: "
                 f"{side}, {f'turn {turn + 1} of {repeats}' if turn >= 0 else 'getting warm'}"
             )
             place = contest.scratch / side
-            ends = carry_out(spark, contest, place)
+            ends = land(spark, contest, place)
             held = DeltaTable(f"{place}/events").to_pyarrow_dataset().count_rows()
             if held != contest.count:
                 raise PenstockError(f"{side} landed {held} of {contest.count} records")
@@ -223,6 +250,92 @@ def _jvm(spark: SparkSession, contest: Contest, place: Path) -> list[tuple[float
         if progress["numInputRows"]:
             found.append((ended, int(progress["numInputRows"])))
     return found
+
+
+# --- now against before -----------------------------------------------------------------------------
+
+
+def _cost(contest: Contest, repeats: int, say: Say) -> Figure | None:
+    """Rows/s of this version over those of `BEFORE`; none without Git's history."""
+    root = Path(__file__).resolve().parent.parent
+    with ExitStack() as stack:
+        before = stack.enter_context(_worktree(root))
+        if before is None:
+            say(f"no commit {BEFORE} here, so nothing to compare with")
+            return None
+        sides = {
+            "now": stack.enter_context(_side(root)),
+            "before": stack.enter_context(_side(before)),
+        }
+        speeds: dict[str, list[float]] = {side: [] for side in sides}
+        for turn in range(-_WARM_UPS, repeats):
+            for name in sorted(sides, reverse=turn % 2 == 0):
+                say(f"{contest.size_bytes} B: {name}, turn {turn + 1} of {repeats}")
+                place = contest.scratch / name
+                ends = _ask(sides[name], contest, place)
+                if turn >= 0:
+                    speeds[name].append(_speed(ends))
+                shutil.rmtree(place)
+    pairs = zip(speeds["now"], speeds["before"], strict=True)
+    return Figure.of([now / before for now, before in pairs])
+
+
+@contextmanager
+def _worktree(root: Path) -> Iterator[Path | None]:
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-before-") as scratch:
+        place = Path(scratch) / "before"
+        made = subprocess.run(
+            ["git", "-C", root, "worktree", "add", "--detach", place, BEFORE], capture_output=True
+        )
+        try:
+            yield place if made.returncode == 0 else None
+        finally:
+            if made.returncode == 0:
+                subprocess.run(
+                    ["git", "-C", root, "worktree", "remove", "--force", place], capture_output=True
+                )
+
+
+@contextmanager
+def _side(root: Path) -> Iterator[subprocess.Popen[str]]:
+    script = Path(__file__).with_name("lake_side.py")
+    process = subprocess.Popen(
+        [sys.executable, script],
+        env={**os.environ, "PYTHONPATH": str(root / "src")},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        yield process
+        process.stdin.close()  # type: ignore[union-attr]
+        process.wait(60)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _ask(side: subprocess.Popen[str], contest: Contest, place: Path) -> list[tuple[float, int]]:
+    assert side.stdin is not None and side.stdout is not None
+    asked = {
+        "topic": contest.topic,
+        "place": str(place),
+        "servers": contest.cluster.bootstrap_servers,
+        "lanes": LANES,
+        "lane_bytes": contest.lane_bytes,
+    }
+    side.stdin.write(json.dumps(asked) + "\n")
+    side.stdin.flush()
+    answer = side.stdout.readline()
+    if not answer:
+        raise PenstockError(
+            "one side of the contest died; run bench/lake_side.py by hand to see why"
+        )
+    ends = [(at_s, rows) for at_s, rows in json.loads(answer)]
+    if (landed := sum(rows for _, rows in ends)) != contest.count:
+        raise PenstockError(f"landed {landed} of {contest.count} records")
+    return ends
 
 
 # --- a micro-batch with next to nothing in it -------------------------------------------------------

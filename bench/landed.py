@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from penstock.pipeline.lake.landing import Landed
+from penstock.lake.landing import Landed
 
 
 def ages_ms(

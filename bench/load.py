@@ -27,12 +27,13 @@ from penstock.domain.consumers import Consumers
 from penstock.domain.settings import ProducerSettings
 from penstock.domain.warm_up import RequestKind
 from penstock.domain.workload import Payload, Workload
-from penstock.measure.load import Load
-from penstock.measure.load_plan import LoadPlan
-from penstock.measure.producing import ProducerJob, Producing
-from penstock.measure.punctual import be_punctual, keep_python_out_of_the_way
+from penstock.load.load import Load
+from penstock.load.plan import LoadPlan
+from penstock.load.producer_job import ProducerJob
+from penstock.load.realtime import be_punctual, keep_python_out_of_the_way
+from penstock.load.scheduled_producer import Producing
 from penstock.testbed.cluster import Cluster
-from penstock.testbed.parts import find_parts
+from penstock.testbed.toolchain import find_toolchain
 
 SIZE_BYTES = 100
 PARTITIONS = 3
@@ -55,7 +56,7 @@ def measure(quick: bool, say: Say) -> tuple[dict[str, Any], list[Row]]:
     messages = 500_000 if quick else 2_000_000
     spec = ClusterSpec(brokers=1, place="loopback")
     say("starting a broker")
-    with Cluster(spec, parts=find_parts(os.environ)) as cluster:
+    with Cluster(spec, toolchain=find_toolchain(os.environ)) as cluster:
         warmed(cluster, say, KIND)
         speeds = _speeds(cluster, messages, repeats, say)
         machine = _in_process(_machine_lag_us)

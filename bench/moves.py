@@ -23,17 +23,17 @@ from typing import Any
 import numpy as np
 
 from harness import Figure, Row, main, warmed
+from penstock.analysis.session import session
 from penstock.domain.autoscaling import Autoscaling
 from penstock.domain.cluster import ClusterSpec, TopicSpec
 from penstock.domain.errors import PenstockError
 from penstock.domain.lake.pipeline import Pipeline, Stream
 from penstock.domain.lake.plan import Plan
-from penstock.measure.backlog import fill
-from penstock.pipeline.lake import query
-from penstock.pipeline.lake.landing import Landed
-from penstock.pipeline.session import session
+from penstock.lake import query
+from penstock.lake.landing import Landed
+from penstock.load.prefill import fill
 from penstock.testbed.cluster import Cluster
-from penstock.testbed.parts import find_parts
+from penstock.testbed.toolchain import find_toolchain
 from steady_load import requests_of, steady_load
 
 PARTITIONS, LANES, SIZE_BYTES = 16, 2, 1000
@@ -46,7 +46,9 @@ Say = Callable[[str], None]
 def measure(quick: bool, say: Say) -> tuple[dict[str, Any], list[Row]]:
     batches = 30 if quick else 120
     with (
-        Cluster(ClusterSpec(brokers=3), parts=find_parts(os.environ), on_progress=say) as cluster,
+        Cluster(
+            ClusterSpec(brokers=3), toolchain=find_toolchain(os.environ), on_progress=say
+        ) as cluster,
         tempfile.TemporaryDirectory(prefix="penstock-bench-moves-") as scratch,
     ):
         warmed(cluster, say, requests_of(PARTITIONS, STREAM_PER_S, SIZE_BYTES))
@@ -97,7 +99,7 @@ class _Play:
 
     def play(self, spark: Any, batches: int) -> list[Batch]:
         prepared = query.prepare(self._wanted, self._config)
-        memory = prepared.job.memory
+        checkpoint = prepared.job.checkpoint
 
         def tell(landed: Landed) -> None:
             self._landed.append(landed)
@@ -105,7 +107,7 @@ class _Play:
             lanes = [[] for _ in range(LANES)]  # type: list[list[str]]
             for n, name in enumerate(self._names):
                 lanes[(n + turn) % LANES].append(name)
-            memory.write_plan(Plan(version=1 + turn, lanes=tuple(map(tuple, lanes))))
+            checkpoint.write_plan(Plan(version=1 + turn, lanes=tuple(map(tuple, lanes))))
 
         running = query.start(spark, prepared, tell=tell)
         try:

@@ -16,14 +16,15 @@ import multiprocessing
 import random
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
 from harness import Figure, Row, main
-from penstock.autoscaler.packing import Assignment, Pack, Problem, algorithm
-from penstock.autoscaler.packing.keep import pack
-from penstock.autoscaler.packing.problem import fewest_lanes, lanes_of, moved_load
+from penstock.autoscaler.core.packing import Assignment, Pack, Problem
+from penstock.autoscaler.core.packing.keep import Keep, pack
+from penstock.autoscaler.core.packing.problem import fewest_lanes, lanes_of, moved_load
+from penstock.domain import plugins
 from penstock.domain.lake.partition import Partition
 
 TWELVE = ("NF", "FF", "BF", "WF", "NFD", "FFD", "BFD", "WFD", "MWF", "MBF", "MWFP", "MBFP")
@@ -75,7 +76,7 @@ def measure(quick: bool, say: Say) -> tuple[dict[str, Any], list[Row]]:
     undominated, ties = _undominated(streams)
     findings = _findings(streams)
     decision_ms = {count: _decision_ms(count, quick, say) for count in DECISIONS}
-    default = ours(Problem.lane_worth)
+    default = ours(math.inf)
     keys = {
         "dominated_all": not undominated,
         "undominated": undominated,
@@ -137,13 +138,13 @@ def speeds(
 
 
 def _ours(price: float, problem: Problem) -> Assignment:
-    return pack(replace(problem, lane_worth=price))
+    return pack(problem, price)
 
 
 def _follow(asked: tuple[str, int, int]) -> Stream:
     start, delta, steps = asked
     stream = list(speeds(STARTS[start], delta, steps, PARTITIONS))
-    packs: dict[str, Pack] = {name: algorithm(name) for name in TWELVE}
+    packs: dict[str, Pack] = {name: plugins.get("penstock.packing", name)() for name in TWELVE}
     packs |= {ours(price): partial(_ours, price) for price in PRICES}
     least = [fewest_lanes(Problem(speeds=now, capacity=1.0)) for now in stream]
     followed = {name: _carry_out(found, stream) for name, found in packs.items()}
@@ -185,7 +186,8 @@ def _excess(lanes: list[int], over: list[int]) -> float:
 
 def _undominated(streams: list[Stream]) -> tuple[list[str], list[str]]:
     """Those of the twelve that no setting of ours is better than; and those that nobody can be."""
-    standing, ties = [], []
+    standing: list[str] = []
+    ties: list[str] = []
     for stream in streams:
         family = [score for score in stream.scores if score.algorithm.startswith("ours")]
         for theirs in (stream.of(name) for name in TWELVE):
@@ -237,7 +239,7 @@ def _decision_ms(count: int, quick: bool, say: Say) -> Figure:
     repeats = (
         {32: 200, 1000: 20, 10_000: 3}[count] if quick else {32: 2000, 1000: 60, 10_000: 8}[count]
     )
-    default = algorithm("KEEP")
+    default = Keep()
     current: dict[Partition, int] = {}
     took = []
     for step, now in enumerate(speeds(None, 10, repeats + 3, count)):

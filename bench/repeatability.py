@@ -24,18 +24,18 @@ from typing import Any
 
 from harness import Figure, Row, main
 from penstock import specs
+from penstock.analysis.analyze import analyze
+from penstock.analysis.session import session
 from penstock.domain.errors import TestbedError
 from penstock.domain.metrics import RunMetrics
-from penstock.domain.run import Experiment, ObserverCost, Run
-from penstock.measure import carry_out as carrying
-from penstock.measure.carry_out import carry_out
-from penstock.measure.clusters import prepare
-from penstock.measure.run_directory import RunDirectory
-from penstock.measure.sampling import Sampler
-from penstock.pipeline.analysis import analyze
-from penstock.pipeline.session import session
+from penstock.domain.run import ObserverCost, Run, RunSpec
+from penstock.runs import execute as carrying
+from penstock.runs.clusters import prepare
+from penstock.runs.execute import execute
+from penstock.runs.run_directory import RunDirectory
+from penstock.runs.sampling import Sampler
 from penstock.testbed.cluster import Cluster
-from penstock.testbed.parts import find_parts
+from penstock.testbed.toolchain import find_toolchain
 
 Say = Callable[[str], None]
 
@@ -71,7 +71,7 @@ class Setting:
             f"linger.ms={self.linger_ms:g}"
         )
 
-    def experiment(self, seconds: float, seed: int) -> Experiment:
+    def spec(self, seconds: float, seed: int) -> RunSpec:
         return specs.parse(
             {
                 "name": "repeatability",
@@ -86,7 +86,7 @@ class Setting:
                 "settings": {"acks": self.acks, "linger.ms": self.linger_ms},
                 "seed": seed,
             },
-            Experiment,
+            RunSpec,
         )
 
 
@@ -152,7 +152,7 @@ def measure(quick: bool, say: Say) -> tuple[dict[str, Any], list[Row]]:
                     for repeat in range(1 + (kept if is_last else 0)):
                         path = Path(scratch) / f"{number}-{cluster_number}-{repeat}"
                         seed = 1 + 10 * cluster_number + repeat
-                        _run(setting.experiment(seconds, seed), cluster, path, say)
+                        _run(setting.spec(seconds, seed), cluster, path, say)
                         ran.append((setting, repeat == 0, path))
                     if is_observed:
                         _observe(
@@ -179,15 +179,17 @@ def measure(quick: bool, say: Say) -> tuple[dict[str, Any], list[Row]]:
 
 @contextmanager
 def _cluster(setting: Setting, say: Say) -> Iterator[Cluster]:
-    spec = setting.experiment(1, 1).cluster
-    with Cluster(spec, parts=find_parts(os.environ, on_progress=say), on_progress=say) as cluster:
+    spec = setting.spec(1, 1).cluster
+    with Cluster(
+        spec, toolchain=find_toolchain(os.environ, on_progress=say), on_progress=say
+    ) as cluster:
         yield cluster
 
 
-def _run(experiment: Experiment, cluster: Cluster, path: Path, say: Say) -> None:
+def _run(spec: RunSpec, cluster: Cluster, path: Path, say: Say) -> None:
     path.mkdir()
-    warmed = prepare(cluster, experiment, say)
-    run = carry_out(experiment, cluster, RunDirectory(path), warm_up=warmed, on_progress=say)
+    warmed = prepare(cluster, spec, say)
+    run = execute(spec, cluster, RunDirectory(path), warm_up=warmed, on_progress=say)
     if run.status != "complete":
         raise TestbedError(f"a run failed: {run.reason}")
 
@@ -225,7 +227,7 @@ def _observe(
             path = scratch / f"{side}-{turn}"
             carrying.Sampler = sampler  # type: ignore[attr-defined]
             try:
-                _run(setting.experiment(seconds, 100 + turn), cluster, path, say)
+                _run(setting.spec(seconds, 100 + turn), cluster, path, say)
             finally:
                 carrying.Sampler = Sampler  # type: ignore[attr-defined]
             sides[side].append(path)

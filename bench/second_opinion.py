@@ -33,14 +33,14 @@ from penstock.domain.cluster import ClusterSpec, TopicSpec
 from penstock.domain.errors import TestbedError
 from penstock.domain.network import Link, LinkCondition, NetworkSpec
 from penstock.domain.network.delay_constant import ConstantDelay
-from penstock.domain.run import Experiment
+from penstock.domain.run import RunSpec
 from penstock.domain.settings import ProducerSettings
 from penstock.domain.warm_up import RequestKind
 from penstock.domain.workload import Payload, Workload
-from penstock.measure.carry_out import carry_out
-from penstock.measure.run_directory import RunDirectory
+from penstock.runs.execute import execute
+from penstock.runs.run_directory import RunDirectory
 from penstock.testbed.cluster import Cluster
-from penstock.testbed.parts import find_parts
+from penstock.testbed.toolchain import find_toolchain
 
 RATE_PER_S, SIZE_BYTES, LINGER_MS, IN_FLIGHT = 200, 200, 5, 5
 UNQUEUED_LINGER_MS, ROUND_TRIP_MS = 100, 20.0
@@ -65,7 +65,9 @@ def measure(quick: bool, say: Callable[[str], None]) -> tuple[dict[str, Any], li
     spec = ClusterSpec(brokers=3, place="namespaces", network=network)
     found: dict[str, list[tuple[float, float]]] = {}
     with (
-        Cluster(spec, parts=find_parts(os.environ, on_progress=say), on_progress=say) as cluster,
+        Cluster(
+            spec, toolchain=find_toolchain(os.environ, on_progress=say), on_progress=say
+        ) as cluster,
         tempfile.TemporaryDirectory() as scratch,
     ):
         warmed(cluster, say, *KINDS)
@@ -111,7 +113,7 @@ def _ours(
     """(p50, p99) in ms: sent to answered; in a closed loop, sent to received."""
     path.mkdir()
     rate = 10.0 if closed else RATE_PER_S
-    experiment = Experiment(
+    spec = RunSpec(
         name="ours",
         cluster=cluster.spec,
         topic=TopicSpec(name="ours", partitions=1, replication=3),
@@ -131,7 +133,7 @@ def _ours(
         visibility="off",
     )
     # What is compared must not wait for a poll of the consumer's own making.
-    run = carry_out(experiment, cluster, RunDirectory(path))
+    run = execute(spec, cluster, RunDirectory(path))
     if run.status != "complete":
         raise TestbedError(f"our side failed: {run.reason}")
     sent = pq.read_table(path / "sent").to_pandas()
@@ -140,7 +142,7 @@ def _ours(
         received = pq.read_table(path / "received").to_pandas().groupby("id").received_ns.min()
         times = (sent.set_index("id").join(received)).eval("received_ns - sent_ns")
     else:
-        times = (sent.told_ns - sent.sent_ns)[sent.told == "acknowledged"]
+        times = (sent.reported_ns - sent.sent_ns)[sent.outcome == "acknowledged"]
     p50, p99 = np.percentile(times.dropna(), [50, 99]) / 1e6
     return float(p50), float(p99)
 
@@ -183,13 +185,13 @@ def _end_to_end_latency(cluster: Cluster, turn: int, messages: int) -> tuple[flo
 
 
 def _java(cluster: Cluster, command: list[str]) -> str:
-    argv = [str(cluster.parts.java.path), "-cp", cluster.parts.classpath, *command]
+    argv = [str(cluster.toolchain.java.path), "-cp", cluster.toolchain.classpath, *command]
     done = subprocess.run(
         cluster.command_on("producer-1", argv),
         capture_output=True,
         text=True,
         timeout=300,
-        env={"PATH": os.defpath, **cluster.held.environment},
+        env={"PATH": os.defpath, **cluster.lease.environment},
     )
     if done.returncode:
         raise TestbedError(f"{command[0]} failed:\n{(done.stdout + done.stderr)[-2000:]}")

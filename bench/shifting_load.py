@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from confluent_kafka import Producer
-
-from penstock.autoscaler.simulator import Shift
+from penstock.autoscaler.core.simulator import Shift
 from penstock.domain.errors import PenstockError
-
-_TURN_S = 0.01
+from penstock.load.paced_producer import PacedProducer, Rates
 
 
 @contextmanager
@@ -50,20 +46,12 @@ def _send(
     size_bytes: int,
     begins_s: float,
 ) -> None:
-    producer = Producer({**config, "linger.ms": 5})
-    values = [os.urandom(size_bytes) for _ in range(1000)]
-    due = [0.0] * len(shifts[0].per_s)
-    number, last_s = 0, 0.0
+    def rates_at(at_s: float) -> Rates | None:
+        if at_s >= seconds:
+            return None
+        latest = [shift for shift in shifts if shift.at_s <= at_s][-1]
+        return dict(enumerate(latest.per_s))
+
+    producer = PacedProducer(config, topic, size_bytes)
     time.sleep(max(0.0, begins_s - time.monotonic()))
-    while (now_s := time.monotonic() - begins_s) < seconds:
-        rates = [shift for shift in shifts if shift.at_s <= now_s][-1].per_s
-        for partition, rate in enumerate(rates):
-            due[partition] += rate * (now_s - last_s)
-            while due[partition] >= 1:
-                producer.produce(topic, values[number % 1000], partition=partition)
-                due[partition] -= 1
-                number += 1
-        last_s = now_s
-        producer.poll(0)
-        time.sleep(_TURN_S)
-    producer.flush(30)
+    producer.send(rates_at)

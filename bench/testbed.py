@@ -26,11 +26,12 @@ from penstock.domain.errors import MissingPart
 from penstock.domain.network import Link, LinkCondition, NetworkSpec
 from penstock.domain.network.delay_constant import ConstantDelay
 from penstock.domain.network.loss_bernoulli import BernoulliLoss
+from penstock.load.paced_producer import PacedProducer
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.network.hosts import Network
 from penstock.testbed.network.probe import flood_bytes, flood_packets, probe
 from penstock.testbed.observe import observe
-from penstock.testbed.parts import Parts, find_parts
+from penstock.testbed.toolchain import Toolchain, find_toolchain
 
 SRC, DST = "producer-1", "consumer-1"
 Say = Callable[[str], None]
@@ -39,12 +40,12 @@ Say = Callable[[str], None]
 def measure(quick: bool, say: Say) -> tuple[dict[str, Any], list[Row]]:
     if os.geteuid() != 0:
         raise MissingPart("this benchmark builds networks, which needs root", "run it as root")
-    parts = find_parts(os.environ)
-    starts = _starts(parts, repeats=3 if quick else 10, say=say)
+    toolchain = find_toolchain(os.environ)
+    starts = _starts(toolchain, repeats=3 if quick else 10, say=say)
     seed = secrets.randbelow(2**32)
     spec = ClusterSpec(place="namespaces", network=NetworkSpec(seed=seed))
     say("building the network that is measured")
-    with Cluster(spec, parts=parts) as cluster:
+    with Cluster(spec, toolchain=toolchain) as cluster:
         assert cluster.network is not None
         rss_used_mb = _after_use(cluster, say)
         network = _network_figures(cluster.network, 1 if quick else 5, say)
@@ -89,11 +90,11 @@ def _rows(keys: dict[str, Any], starts: dict[str, Figure]) -> list[Row]:
     ]
 
 
-def _starts(parts: Parts, repeats: int, say: Say) -> dict[str, Figure]:
+def _starts(toolchain: Toolchain, repeats: int, say: Say) -> dict[str, Figure]:
     start_s, stop_s, rss_mb = [], [], []
     for i in range(repeats):
         say(f"start {i + 1} of {repeats}")
-        cluster = Cluster(ClusterSpec(place="namespaces"), parts=parts)
+        cluster = Cluster(ClusterSpec(place="namespaces"), toolchain=toolchain)
         began = time.monotonic()
         cluster.start()
         start_s.append(time.monotonic() - began)
@@ -175,23 +176,9 @@ def _busy(cluster: Cluster) -> Iterator[None]:
     """Keep the brokers busy with a steady 5,000 messages/s, acks=all."""
     cluster.create_topic(TopicSpec(name="busy", partitions=6, replication=3))
     with cluster.inside("producer-1"):
-        producer = Producer({**cluster.client_config, "linger.ms": 5, "log_level": 0})
-    ended = threading.Event()
-
-    def send() -> None:
-        while not ended.wait(0.01):
-            for _ in range(50):
-                producer.produce("busy", bytes(200))
-            producer.poll(0)
-
-    thread = threading.Thread(target=send)
-    thread.start()
-    try:
+        producer = PacedProducer({**cluster.client_config, "log_level": 0}, "busy", size_bytes=200)
+    with producer.sending(dict.fromkeys(range(6), 5000 / 6)):
         yield
-    finally:
-        ended.set()
-        thread.join()
-        producer.flush(10)
 
 
 def _cost_of_watching(cluster: Cluster, pairs: int, say: Say) -> dict[str, Any]:

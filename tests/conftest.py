@@ -8,13 +8,18 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import hypothesis
 import pytest
 
 from penstock.domain.cluster import ClusterSpec
 from penstock.domain.errors import MissingPart, PenstockError
 from penstock.domain.network import NetworkSpec
 from penstock.testbed.cluster import Cluster
-from penstock.testbed.parts import Parts, find_parts
+from penstock.testbed.toolchain import Toolchain, find_toolchain
+
+# How long an example takes says something about the machine, not about the code.
+hypothesis.settings.register_profile("penstock", deadline=None)
+hypothesis.settings.load_profile("penstock")
 
 IS_ROOT = os.geteuid() == 0
 # Kafka's own are 9 s and 2 s, which every test that kills a broker would wait for.
@@ -31,7 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     elif shutil.which("ip") is None or not shutil.which("iptables-legacy", path="/usr/sbin:/sbin"):
         reasons["root"] = "needs iproute2 and iptables (`make setup` installs them)"
     try:
-        find_parts(os.environ)
+        find_toolchain(os.environ)
     except PenstockError as error:
         reasons["integration"] = f"no cluster can be started: {error.message}"
     for item in items:
@@ -41,12 +46,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def parts() -> Parts:
-    return find_parts(os.environ)
+def toolchain() -> Toolchain:
+    return find_toolchain(os.environ)
 
 
 @pytest.fixture(scope="session")
-def cluster(parts: Parts) -> Iterator[Cluster]:
+def cluster(toolchain: Toolchain) -> Iterator[Cluster]:
     """The one cluster that tests share. Use `topic` for a name of your own; leave it healthy."""
     network = NetworkSpec(producers=2, consumers=1) if IS_ROOT else None
     spec = ClusterSpec(
@@ -55,12 +60,12 @@ def cluster(parts: Parts) -> Iterator[Cluster]:
         network=network,
         properties=DEAD_SOON,
     )
-    with Cluster(spec, parts=parts, name=f"tests-{os.getpid()}") as shared:
+    with Cluster(spec, toolchain=toolchain, name=f"tests-{os.getpid()}") as shared:
         yield shared
 
 
 @pytest.fixture(scope="session")
-def lake_cluster(parts: Parts, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+def lake_cluster(toolchain: Toolchain, request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """A cluster that Spark's processes reach: those of `cluster` may be in namespaces."""
     if not IS_ROOT:
         yield request.getfixturevalue("cluster")
@@ -72,7 +77,7 @@ def lake_cluster(parts: Parts, request: pytest.FixtureRequest) -> Iterator[Clust
         "log.initial.task.delay.ms": 500,
     }
     spec = ClusterSpec(brokers=3, properties={**DEAD_SOON, **soon})
-    with Cluster(spec, parts=parts, name=f"lake-tests-{os.getpid()}") as shared:
+    with Cluster(spec, toolchain=toolchain, name=f"lake-tests-{os.getpid()}") as shared:
         yield shared
 
 
@@ -80,8 +85,8 @@ def lake_cluster(parts: Parts, request: pytest.FixtureRequest) -> Iterator[Clust
 def spark() -> Iterator[Any]:
     """The one Spark session that tests share. Leave nothing in it."""
     # A second that other tests need not wait for.
-    from penstock.pipeline.lake import query
-    from penstock.pipeline.session import session
+    from penstock.analysis.session import session
+    from penstock.lake import query
 
     try:
         shared = session(

@@ -1,3 +1,149 @@
-"""Penstock finds, proves and keeps the right configuration of a Kafka data pipeline."""
+"""Penstock finds, proves and keeps the right configuration of a Kafka data pipeline.
+
+The verbs of the command line, and the values that they take; docs/api.md has examples. They are
+loaded when they are used (`lazy` reads the imports below), so `import penstock` costs nothing.
+"""
+
+from typing import TYPE_CHECKING
+
+from penstock import lazy
+
+if TYPE_CHECKING:
+    from penstock.api.autoscaling import autoscale as autoscale
+    from penstock.api.capacity import capacity as capacity
+    from penstock.api.evidence import Evidence as Evidence
+    from penstock.api.experiments import experiment as experiment
+    from penstock.api.files import read as read
+    from penstock.api.lake import audit as audit
+    from penstock.api.lake import compact as compact
+    from penstock.api.lake import reland as reland
+    from penstock.api.landing import Listener as Listener
+    from penstock.api.landing import Summary as Summary
+    from penstock.api.landing import land as land
+    from penstock.api.runs import Compared as Compared
+    from penstock.api.runs import analyze as analyze
+    from penstock.api.runs import compare as compare
+    from penstock.api.runs import resume as resume
+    from penstock.api.runs import run as run
+    from penstock.autoscaler.core.packing import Problem as Problem
+    from penstock.autoscaler.core.policy import Decider as Decider
+    from penstock.autoscaler.core.policy import Decision as Decision
+    from penstock.autoscaler.core.policy import Trigger as Trigger
+    from penstock.autoscaler.core.policy import View as View
+    from penstock.domain.arrivals import Arrivals as Arrivals
+    from penstock.domain.arrivals import BurstArrivals as BurstArrivals
+    from penstock.domain.arrivals import ConstantArrivals as ConstantArrivals
+    from penstock.domain.arrivals import PoissonArrivals as PoissonArrivals
+    from penstock.domain.arrivals import RecordedArrivals as RecordedArrivals
+    from penstock.domain.autoscaling import Algorithm as Algorithm
+    from penstock.domain.autoscaling import Autoscaling as Autoscaling
+    from penstock.domain.autoscaling import Policy as Policy
+    from penstock.domain.broker_view import BrokerView as BrokerView
+    from penstock.domain.client_kind import ProducerKind as ProducerKind
+    from penstock.domain.client_kind import ReaderKind as ReaderKind
+    from penstock.domain.cluster import ClusterSpec as ClusterSpec
+    from penstock.domain.cluster import TopicSpec as TopicSpec
+    from penstock.domain.consumers import Consumers as Consumers
+    from penstock.domain.designs import Design as Design
+    from penstock.domain.errors import BadInput as BadInput
+    from penstock.domain.errors import FaultDidNotTake as FaultDidNotTake
+    from penstock.domain.errors import MissingPart as MissingPart
+    from penstock.domain.errors import PenstockError as PenstockError
+    from penstock.domain.errors import TestbedError as TestbedError
+    from penstock.domain.errors import TooManyRejects as TooManyRejects
+    from penstock.domain.facts import ClusterFacts as ClusterFacts
+    from penstock.domain.fault import BrokerFault as BrokerFault
+    from penstock.domain.fault import Struck as Struck
+    from penstock.domain.fault import When as When
+    from penstock.domain.grid import ExperimentGrid as ExperimentGrid
+    from penstock.domain.lake.pipeline import Pipeline as Pipeline
+    from penstock.domain.lake.pipeline import Stream as Stream
+    from penstock.domain.lake.pipeline import TableBy as TableBy
+    from penstock.domain.metrics import RunMetrics as RunMetrics
+    from penstock.domain.network import Delay as Delay
+    from penstock.domain.network import Link as Link
+    from penstock.domain.network import LinkCondition as LinkCondition
+    from penstock.domain.network import Loss as Loss
+    from penstock.domain.network import NetworkProfile as NetworkProfile
+    from penstock.domain.network import NetworkSpec as NetworkSpec
+    from penstock.domain.network import ProfileStep as ProfileStep
+    from penstock.domain.network.delay_constant import ConstantDelay as ConstantDelay
+    from penstock.domain.network.delay_normal import NormalDelay as NormalDelay
+    from penstock.domain.network.delay_pareto import ParetoDelay as ParetoDelay
+    from penstock.domain.network.delay_uniform import UniformDelay as UniformDelay
+    from penstock.domain.network.loss_bernoulli import BernoulliLoss as BernoulliLoss
+    from penstock.domain.network.loss_gilbert_elliott import (
+        GilbertElliottLoss as GilbertElliottLoss,
+    )
+    from penstock.domain.objective import Objective as Objective
+    from penstock.domain.run import Existing as Existing
+    from penstock.domain.run import Run as Run
+    from penstock.domain.scenario import Scenario as Scenario
+    from penstock.domain.settings import ProducerSettings as ProducerSettings
+    from penstock.domain.shapes import Finding as Finding
+    from penstock.domain.shapes import Point as Point
+    from penstock.domain.shapes import Shape as Shape
+    from penstock.domain.sizes import Sizes as Sizes
+    from penstock.domain.sizes.lognormal import LognormalSizes as LognormalSizes
+    from penstock.domain.sizes.uniform import UniformSizes as UniformSizes
+    from penstock.domain.sizes.weighted import WeightedSize as WeightedSize
+    from penstock.domain.sizes.weighted import WeightedSizes as WeightedSizes
+    from penstock.domain.value import Bound as Bound
+    from penstock.domain.value import Doc as Doc
+    from penstock.domain.value import FieldError as FieldError
+    from penstock.domain.verdict import Verdict as Verdict
+    from penstock.domain.warm_up import WarmUpLimits as WarmUpLimits
+    from penstock.domain.workload import Payload as Payload
+    from penstock.domain.workload import Workload as Workload
+    from penstock.kafka.connection import ExistingCluster as ExistingCluster
+    from penstock.lake.audit import Audit as Audit
+    from penstock.lake.capacity import Capacity as Capacity
+    from penstock.lake.compact import Compacted as Compacted
+    from penstock.lake.decoded import Decoded as Decoded
+    from penstock.lake.decoders import Decoder as Decoder
+    from penstock.lake.decoders import Decoding as Decoding
+    from penstock.lake.decoders.avro import AvroDecoder as AvroDecoder
+    from penstock.lake.decoders.function import FunctionDecoder as FunctionDecoder
+    from penstock.lake.decoders.json import JsonDecoder as JsonDecoder
+    from penstock.lake.decoders.raw import RawDecoder as RawDecoder
+    from penstock.lake.reland import Relanded as Relanded
+    from penstock.load.contents import Content as Content
+    from penstock.load.producers import LoadProducer as LoadProducer
+    from penstock.runs.experiments.kinds import ExperimentKind as ExperimentKind
+    from penstock.runs.experiments.kinds import PointJob as PointJob
+    from penstock.runs.experiments.kinds.experiment_kind import SHARED_AXES as SHARED_AXES
+    from penstock.runs.experiments.kinds.experiment_kind import FactFigure as FactFigure
+    from penstock.runs.experiments.measured import Measured as Measured
+    from penstock.specs.loader import dump_yaml as dump_yaml
+    from penstock.testbed.cluster import Cluster as Cluster
+    from penstock.testbed.fault_injector import FaultInjector as FaultInjector
+    from penstock.testbed.faults import Fault as Fault
+    from penstock.testbed.faults.cut_link import CutLink as CutLink
+    from penstock.testbed.faults.kill import Kill as Kill
+    from penstock.testbed.faults.pause import Pause as Pause
+    from penstock.testbed.faults.pause_client import PauseClient as PauseClient
+    from penstock.testbed.faults.restart import Restart as Restart
+    from penstock.testbed.faults.slow_cpu import SlowCpu as SlowCpu
+    from penstock.testbed.faults.slow_link import SlowLink as SlowLink
+    from penstock.testbed.faults.stop import Stop as Stop
+    from penstock.testbed.network.profile_player import ProfilePlayer as ProfilePlayer
+    from penstock.testbed.observe import observe as observe
 
 __version__ = "0.1.0"
+
+# What a package or a module in it needs that the base installation lacks; the first that fits.
+_EXTRAS = {
+    "api.autoscaling": "lake",
+    "api.capacity": "all",
+    "api.files": "cli",
+    "api.lake": "lake",
+    "api.landing": "lake",
+    "api": "analysis",
+    "autoscaler": "lake",
+    "lake": "lake",
+    "load": "testbed",
+    "runs": "analysis",
+    "specs": "cli",
+    "testbed": "testbed",
+}
+__getattr__, __dir__ = lazy.exports(__name__, _EXTRAS)

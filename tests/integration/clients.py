@@ -7,7 +7,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer
 
-from penstock.testbed.connection import KafkaCluster
+from penstock.kafka.connection import KafkaCluster
 
 
 def produce(
@@ -50,9 +50,11 @@ def consume_all(cluster: KafkaCluster, topic: str, count: int, timeout_s: float 
     ends = time.monotonic() + timeout_s
     try:
         while len(keys) < count and time.monotonic() < ends:
-            for message in consumer.consume(1000, timeout=0.5):
+            for message in consumer.consume(1000, timeout=0.1):
                 assert message.error() is None, message.error()
-                keys.append(int(message.key()))
+                key = message.key()
+                assert key is not None
+                keys.append(int(key))
     finally:
         consumer.close()
     return keys

@@ -14,19 +14,20 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from penstock.domain.arrivals import Arrivals
 from penstock.domain.arrivals.constant import ConstantArrivals
 from penstock.domain.cluster import TopicSpec
 from penstock.domain.objective import Objective
-from penstock.domain.run import ClockAnchor, Experiment, Run
+from penstock.domain.run import ClockAnchor, Run, RunSpec
 from penstock.domain.trace import message_id
 from penstock.domain.workload import Workload
-from penstock.measure.run_directory import RunDirectory
-from penstock.measure.trace import schema
+from penstock.load.trace_schema import schema
+from penstock.runs.run_directory import RunDirectory
 
 ZERO_NS = 5_000_000_000_000
 WALL_NS = 1_700_000_000_000_000_000
 MS = 1_000_000
-# What an acknowledged message is told after, unless said otherwise.
+# Delay of the report on an acknowledged message, unless given.
 ANSWER_MS = 3.0
 
 
@@ -52,8 +53,8 @@ class HandMade:
         *,
         producer: int = 1,
         sent_ms: float | None = -1.0,
-        told: str = "acknowledged",
-        told_ms: float | None = None,
+        outcome: str = "acknowledged",
+        reported_ms: float | None = None,
         tries: int | None = 1,
         size_bytes: int = 100,
     ) -> int:
@@ -61,8 +62,8 @@ class HandMade:
         number = message_id(producer, self._sent[producer])
         self._sent[producer] += 1
         sent = due_ms if sent_ms == -1.0 else sent_ms
-        if told_ms is None and told != "unknown" and sent is not None:
-            told_ms = sent + ANSWER_MS
+        if reported_ms is None and outcome != "unknown" and sent is not None:
+            reported_ms = sent + ANSWER_MS
         self.rows["sent"].append(
             {
                 "producer": producer,
@@ -70,9 +71,9 @@ class HandMade:
                 "size_bytes": size_bytes,
                 "intended_ns": ns(due_ms),
                 "sent_ns": None if sent is None else ns(sent),
-                "told_ns": None if told_ms is None else ns(told_ms),
-                "told": told,
-                "error": "_MSG_TIMED_OUT" if told == "failed" else None,
+                "reported_ns": None if reported_ms is None else ns(reported_ms),
+                "outcome": outcome,
+                "error": "_MSG_TIMED_OUT" if outcome == "failed" else None,
                 "tries": tries,
             }
         )
@@ -85,6 +86,7 @@ class HandMade:
         *,
         partition: int = 0,
         offset: int | None = None,
+        index: int = 0,
         appended_ms: float | None = None,
         consumer: int = 1,
         size_bytes: int = 100,
@@ -100,6 +102,7 @@ class HandMade:
                 "received_ns": ns(at_ms),
                 "partition": partition,
                 "offset": offset,
+                "index": index,
                 "appended_ms": None
                 if appended_ms is None
                 else (WALL_NS + round(appended_ms * MS)) // MS,
@@ -124,6 +127,7 @@ class HandMade:
         objective: Objective | None = None,
         timeliness_ms: float | None = None,
         loop: Literal["open", "closed"] = "open",
+        arrivals: Arrivals | None = None,
         **of_run: Any,
     ) -> Path:
         """The run directory."""
@@ -132,16 +136,16 @@ class HandMade:
             for one in sorted({row[owner] for row in rows} if owner else {1} if rows else set()):
                 own = [row for row in rows if owner is None or row[owner] == one]
                 write_trace(self.directory / trace / f"{owner or trace}-{one}.parquet", trace, own)
-        experiment = Experiment(
+        spec = RunSpec(
             name="by-hand",
             topic=TopicSpec(name="by-hand"),
-            workload=Workload(arrivals=ConstantArrivals(rate_per_s=1000.0), loop=loop),
+            workload=Workload(arrivals=arrivals or ConstantArrivals(rate_per_s=1000.0), loop=loop),
             objective=objective,
             timeliness_ms=timeliness_ms,
         )
         run = Run(
             id=self.directory.name,
-            experiment=experiment,
+            spec=spec,
             started_at="2026-01-01T00:00:00Z",
             versions={},
             measured_from_ns=ZERO_NS,

@@ -12,14 +12,15 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from penstock.domain.lake.pipeline import Pipeline, Stream
-from penstock.pipeline.lake import query
-from penstock.pipeline.lake.landing import Landed
-from penstock.testbed.connection import KafkaCluster
+from penstock.kafka.connection import KafkaCluster
+from penstock.lake import query
+from penstock.lake.landing import Landed
+from penstock.testbed.cluster import Cluster
 
 Place = tuple[str, int, int]
 
 
-def pipeline(cluster: KafkaCluster, lake: Path, topic: str, **fields: Any) -> Pipeline:
+def pipeline(cluster: Cluster, lake: Path, topic: str, **fields: Any) -> Pipeline:
     """One topic into the table `events`, unless told otherwise; quick and in small pieces."""
     return Pipeline(
         **{
@@ -89,6 +90,16 @@ def in_tables(wanted: Pipeline, *tables: str) -> Counter[Place]:
     return found
 
 
+def rows(wanted: Pipeline, *tables: str) -> int:
+    """How many rows the tables hold, from the ends of their files: cheap enough to ask often."""
+    found = 0
+    for table in tables or (*wanted.tables, wanted.rejects_table):
+        path = Path(wanted.lake, table)
+        if any((path / "_delta_log").glob("*.json")):
+            found += DeltaTable(path).to_pyarrow_dataset().count_rows()
+    return found
+
+
 def in_topic(cluster: KafkaCluster, topic: str, partitions: int) -> Counter[Place]:
     """Every record that the topic holds, read from the beginning to the end by a plain consumer."""
     consumer = Consumer(
@@ -105,11 +116,14 @@ def in_topic(cluster: KafkaCluster, topic: str, partitions: int) -> Counter[Plac
     at_end = 0
     try:
         while at_end < partitions:
-            for message in consumer.consume(5000, 1.0):
-                if message.error() is not None:
-                    at_end += message.error().code() == KafkaError._PARTITION_EOF
-                else:
-                    found[(topic, message.partition(), message.offset())] += 1
+            # It waits so long for the 5,000, although the partitions' ends may be among them.
+            for message in consumer.consume(5000, 0.1):
+                if (error := message.error()) is not None:
+                    at_end += error.code() == KafkaError._PARTITION_EOF
+                    continue
+                partition, offset = message.partition(), message.offset()
+                assert partition is not None and offset is not None
+                found[(topic, partition, offset)] += 1
     finally:
         consumer.close()
     return found

@@ -3,41 +3,46 @@
 from __future__ import annotations
 
 import json
-import os
 import re
+import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
+import lakes
 import psutil
 import pytest
-from confluent_kafka import Producer
 
-from integration import lakes
 from penstock import specs
-from penstock.autoscaler.actions import Decided, Event, Send
-from penstock.autoscaler.channel import ControllerLink, HostLink, Superseded, Topics
+from penstock.autoscaler.channel import ControllerLink, HostLink, Past, Superseded
+from penstock.autoscaler.core.actions import Decided, Event, Send
+from penstock.autoscaler.core.claim import Claimant, last_claim
+from penstock.autoscaler.core.write_speed import PERIOD_S
+from penstock.autoscaler.group import Group
 from penstock.autoscaler.monitor import Monitor
-from penstock.autoscaler.write_speed import PERIOD_S
+from penstock.autoscaler.scaling import scaled
+from penstock.autoscaler.topics import ANSWERS, Topics
 from penstock.domain.autoscaling import Answer, Autoscaling, Command, PartitionSpeed
 from penstock.domain.cluster import TopicSpec
+from penstock.domain.errors import BadInput
+from penstock.domain.lake.pipeline import Pipeline
 from penstock.domain.lake.plan import Plan
-from penstock.pipeline.lake import query
-from penstock.pipeline.lake.audit import audit
-from penstock.pipeline.lake.landing import Landed
-from penstock.pipeline.lake.scaling import scaled
+from penstock.kafka.waiting import wait_until
+from penstock.lake import query
+from penstock.lake.audit import audit
+from penstock.lake.checkpoint import Checkpoint
+from penstock.lake.executors import Executors
+from penstock.lake.landing import Landed
+from penstock.load.paced_producer import PacedProducer
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.machine import free_ports
 from penstock.testbed.spark import SparkCluster
-from penstock.testbed.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 Unique = Callable[[str], str]
@@ -50,32 +55,16 @@ def written(
     cluster: Cluster, topic: str, rates: dict[int, float], size_bytes: int = 1000
 ) -> Iterator[dict[int, float]]:
     """Partition → records/s, which may be changed while it runs."""
-    ended = threading.Event()
-
-    def send() -> None:
-        producer = Producer({**cluster.client_config, "linger.ms": 5})
-        due = dict.fromkeys(rates, 0.0)
-        numbers = count()
-        last_s = time.monotonic()
-        while not ended.wait(0.02):
-            now_s = time.monotonic()
-            for partition, rate in rates.items():
-                due[partition] += rate * (now_s - last_s)
-                while due[partition] >= 1:
-                    key = str(next(numbers) % KEYS)
-                    producer.produce(topic, os.urandom(size_bytes), key, partition=partition)
-                    due[partition] -= 1
-            last_s = now_s
-            producer.poll(0)
-        producer.flush(10)
-
-    thread = threading.Thread(target=send)
-    thread.start()
-    try:
+    producer = PacedProducer(cluster.client_config, topic, size_bytes, KEYS)
+    with producer.sending(rates):
         yield rates
-    finally:
-        ended.set()
-        thread.join()
+
+
+def autoscaler(tmp_path: Path, wanted: Pipeline) -> list[str]:
+    """The command that runs it."""
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(specs.dump_yaml(wanted))
+    return [sys.executable, "-m", "penstock.cli.main", "autoscaler", "run", str(file)]
 
 
 def speeds(monitor: Monitor, seconds: float) -> dict[str, PartitionSpeed]:
@@ -110,13 +99,15 @@ def test_the_monitor_finds_the_write_speed_while_the_log_loses_records(
         assert found[f"{topic}-0"].records_per_s == pytest.approx(400, rel=0.1)
         assert found[f"{topic}-1"].records_per_s == pytest.approx(50, rel=0.2)
         stored = found[f"{topic}-0"].bytes_per_record
-        assert stored is not None and 950 < stored < 1100  # some pieces are torn a little
+        # A record alone in its batch takes 80 bytes more, and pieces that retention tears while they
+        # are measured are off by some.
+        assert stored is not None and 900 < stored < 1300
         rates |= {0: 100.0, 1: 800.0}
         found = speeds(monitor, 5)
         assert found[f"{topic}-0"].records_per_s == pytest.approx(100, rel=0.15)
         assert found[f"{topic}-1"].records_per_s == pytest.approx(800, rel=0.15)
         stored = found[f"{topic}-1"].bytes_per_record
-        assert stored is not None and 950 < stored < 1100
+        assert stored is not None and 900 < stored < 1300
     monitor.close()
     held = lakes.in_topic(lake_cluster, topic, 2).total()
     assert held < sum(speed.end for speed in found.values()), "nothing was deleted meanwhile"
@@ -126,26 +117,110 @@ def test_commands_and_answers_arrive_and_an_older_controller_is_fenced(
     lake_cluster: Cluster, unique: Unique
 ) -> None:
     topics = Topics(unique("talk"), lake_cluster.client_config, most_hosts=2)
-    topics.make()
-    topics.make()  # they are there already
-    first = ControllerLink(topics)
-    assert first.past() == ({}, {})
+    topics.prepare(lambda: None)
+    topics.prepare(lambda: "own")  # they are there already
+    claimant = Claimant("one")
+    first = ControllerLink(topics, "own", claimant)
+    assert first.begin() == Past()
     hold = Command(version=3, lanes={1: ("a-0", "a-1")})
     first.send([Send(1, hold), Send(1, Command(verb="tell", version=3))])
-    host = HostLink(topics, 1)
-    assert host.past() == hold
+    host = HostLink(topics, 1, "own")
+    told = host.past()
+    assert told == replace(hold, group="own", term=1)
     host.answer(Answer(host=1, version=3, lanes=hold.lanes))
     (answer,) = first.answers(10.0)
     assert (answer.host, answer.version, answer.lanes) == (1, 3, {1: ("a-0", "a-1")})
-    second = ControllerLink(topics)
-    assert second.past() == ({1: hold}, {1: answer})
+    second = ControllerLink(topics, "own", Claimant("two"))
+    assert second.begin() == Past({1: told}, {1: answer})
     with pytest.raises(Superseded, match="another controller"):
         first.send([Send(1, Command(version=4))])
+    # The same process as the first, after it could not reach Kafka: it does not fence the second.
+    with pytest.raises(Superseded, match="another controller"):
+        ControllerLink(topics, "own", claimant).begin()
     second.send([Send(1, Command(version=5))])
     command = host.command(10.0)
-    assert command is not None and command.version == 5
+    assert command is not None and (command.version, command.term) == (5, 2)
+    second.assure(0.0)
     for link in (first, second, host):
         link.close()
+
+
+def test_of_two_groups_with_one_name_and_different_lakes_the_second_is_refused(
+    lake_cluster: Cluster, tmp_path: Path, unique: Unique
+) -> None:
+    topic, name = unique("twice"), unique("twice").replace("-", "_")
+    lake_cluster.create_topic(TopicSpec(name=topic, partitions=1, replication=1))
+    first, second = (
+        lakes.pipeline(lake_cluster, tmp_path / lake, topic, name=name) for lake in ("a", "b")
+    )
+    topics = Topics(name, lake_cluster.client_config, most_hosts=2)
+    group = Group(first, is_plain=True)
+    topics.prepare(group.id)
+    link = ControllerLink(topics, group.make_id(), Claimant("one"))
+    link.begin()
+    done = subprocess.run(
+        [*autoscaler(tmp_path, second), "--consumers"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == BadInput.exit_code
+    assert f"penstock.{name}.group: another pipeline of the name {name}" in done.stderr
+    assert "another `name`" in done.stderr
+    assert not (tmp_path / "b").exists()
+    # As a host, it is refused too; and the first is still the controller.
+    with pytest.raises(BadInput, match="another pipeline"):
+        HostLink(topics, 0, "another").past()
+    link.assure(0.0)
+    link.close()
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact,delete"])
+def test_a_group_topic_that_would_lose_commands_is_refused(
+    lake_cluster: Cluster, unique: Unique, policy: str
+) -> None:
+    name = unique("lossy")
+    config = {"cleanup.policy": policy}
+    group = f"penstock.{name}.group"
+    lake_cluster.create_topic(TopicSpec(name=group, partitions=2, replication=1, config=config))
+    with pytest.raises(BadInput, match=f"its cleanup.policy is {policy}") as refused:
+        Topics(name, lake_cluster.client_config, most_hosts=1).prepare(lambda: "own")
+    assert "kafka-configs.sh" in refused.value.fix
+
+
+def test_a_paused_controller_ends_after_a_successor_took_over(
+    lake_cluster: Cluster, tmp_path: Path, unique: Unique
+) -> None:
+    topic, name = unique("stopped"), unique("stopped").replace("-", "_")
+    lake_cluster.create_topic(TopicSpec(name=topic, partitions=1, replication=1))
+    wanted = lakes.pipeline(lake_cluster, tmp_path / "lake", topic, name=name)
+    Checkpoint(Path(wanted.checkpoint_path)).open(wanted)  # as if the pipeline had run
+    topics = Topics(name, lake_cluster.client_config, most_hosts=1)
+    topics.make()
+
+    def claimed(term: int) -> Callable[[], bool]:
+        def is_so() -> bool:
+            claim = last_claim(topics.latest(ANSWERS))
+            return claim is not None and claim.term == term
+
+        return is_so
+
+    command = autoscaler(tmp_path, wanted)
+    first = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    second: subprocess.Popen[str] | None = None
+    try:
+        wait_until(claimed(1), timeout_s=30, what="the first is the controller", every_s=0.3)
+        first.send_signal(signal.SIGSTOP)
+        second = subprocess.Popen(command, stderr=subprocess.DEVNULL, text=True)
+        wait_until(claimed(2), timeout_s=30, what="the second is the controller", every_s=0.3)
+        first.send_signal(signal.SIGCONT)
+        _, told = first.communicate(timeout=30)
+        assert first.returncode == 1
+        assert f"another controller of {name} has taken over" in told
+        assert claimed(2)() and second.poll() is None
+    finally:
+        for process in (first, second):
+            if process is not None:
+                process.send_signal(signal.SIGCONT)
+                process.kill()
+                process.wait()
 
 
 def test_what_it_would_do_it_says_without_a_pipeline_and_commands_nobody(
@@ -153,17 +228,15 @@ def test_what_it_would_do_it_says_without_a_pipeline_and_commands_nobody(
 ) -> None:
     topic, name = unique("dry"), unique("dry").replace("-", "_")
     lake_cluster.create_topic(TopicSpec(name=topic, partitions=4, replication=1))
-    settings = Autoscaling(lane_bytes_per_s=100_000)
+    settings = Autoscaling(lane_capacity_bytes_per_s=100_000)
     wanted = lakes.pipeline(lake_cluster, tmp_path, topic, name=name, autoscaling=settings)
-    file = tmp_path / "pipeline.yaml"
-    file.write_text(specs.dump_yaml(wanted))
-    command = [sys.executable, "-m", "penstock.cli.main", "autoscaler", "run", str(file)]
+    command = autoscaler(tmp_path, wanted)
     lines: list[dict[str, Any]] = []
 
     def is_decided() -> bool:
         assert process.stdout is not None
         lines.append(json.loads(process.stdout.readline()))
-        return lines[-1]["event"] == "decision" and lines[-1]["lanes"] >= 2
+        return bool(lines[-1]["event"] == "decision" and lines[-1]["lanes"] >= 2)
 
     with written(lake_cluster, topic, dict.fromkeys(range(4), 30.0)):
         process = subprocess.Popen(
@@ -176,13 +249,13 @@ def test_what_it_would_do_it_says_without_a_pipeline_and_commands_nobody(
             out, _ = process.communicate(timeout=30)
     assert set(lines[-1]["plan"]) == {f"{topic}-{n}" for n in range(4)}
     assert f"{lines[-1]['lanes']} lanes" in lines[-1]["text"]
-    assert json.loads(out.splitlines()[-1])["outcome"] == "Stopped. The plan holds without it."
+    assert json.loads(out.splitlines()[-1])["outcome"] == "Stopped. Nothing was changed."
     assert process.returncode == 0
     topics = Topics(name, lake_cluster.client_config, most_hosts=1)
-    assert ControllerLink(topics, is_dry=True).past() == ({}, {})
+    assert topics.latest(ANSWERS) == [] and topics.latest(1) == []
+    assert not (tmp_path / "_pipelines").exists()
 
 
-@pytest.mark.slow
 def test_lanes_follow_the_load_and_every_record_is_landed_once(
     spark: Any, lake_cluster: Cluster, tmp_path: Path, unique: Unique
 ) -> None:
@@ -194,10 +267,10 @@ def test_lanes_follow_the_load_and_every_record_is_landed_once(
         tmp_path,
         topic,
         name=name,
-        lane_bytes_per_s=150_000.0,
+        lane_limit_bytes_per_s=150_000.0,
         lane_bytes=75_000,
         every_s=0.0,
-        autoscaling=Autoscaling(lane_bytes_per_s=150_000, scale_in_s=4, drain_s=10),
+        autoscaling=Autoscaling(lane_capacity_bytes_per_s=150_000, scale_in_s=4, drain_s=10),
     )
     told: list[str] = []
     lanes: list[int] = []
@@ -211,13 +284,13 @@ def test_lanes_follow_the_load_and_every_record_is_landed_once(
 
     with written(lake_cluster, topic, dict.fromkeys(range(4), 15.0)) as rates:
         prepared = query.prepare(wanted, lakes.config(wanted))
-        with scaled("inside", spark, prepared, note) as tell_autoscaler:
+        with scaled("inside", Executors(spark), prepared, note) as tell_autoscaler:
             running = query.start(spark, prepared, tell=tell)
             try:
-                memory = prepared.job.memory
+                checkpoint = prepared.job.checkpoint
 
                 def planned() -> int:
-                    plan: Plan | None = memory.plan()
+                    plan: Plan | None = checkpoint.plan()
                     return sum(1 for lane in plan.lanes if lane) if plan else 0
 
                 wait_until(lambda: planned() == 1, timeout_s=30, what="one lane is enough")
@@ -227,14 +300,13 @@ def test_lanes_follow_the_load_and_every_record_is_landed_once(
                 wait_until(lambda: planned() == 1, timeout_s=60, what="one lane is enough again")
             finally:
                 running.stop()
-    assert any("has" in text and "can do" in text for text in told), told
-    assert any("fewer lanes do" in text for text in told), told
-    lakes.land(spark, replace(wanted, lane_bytes_per_s=None, lane_bytes=10**7))
+    assert any("has" in text and "can read" in text for text in told), told
+    assert any("fewer lanes are enough" in text for text in told), told
+    lakes.land(spark, replace(wanted, lane_limit_bytes_per_s=None, lane_bytes=10**7))
     assert lakes.in_tables(wanted) == lakes.in_topic(lake_cluster, topic, 4)
     assert audit(spark, wanted).problems == ()
 
 
-@pytest.mark.slow
 def test_plain_consumers_follow_the_load_and_survive_kills_of_one_and_of_the_controller(
     spark: Any, lake_cluster: Cluster, tmp_path: Path, unique: Unique
 ) -> None:
@@ -245,10 +317,10 @@ def test_plain_consumers_follow_the_load_and_survive_kills_of_one_and_of_the_con
         tmp_path / "lake",
         topic,
         name=unique("plain").replace("-", "_"),
-        lane_bytes_per_s=150_000.0,
+        lane_limit_bytes_per_s=150_000.0,
         lane_bytes=75_000,
         autoscaling=Autoscaling(
-            lane_bytes_per_s=150_000, most_lanes=4, scale_in_s=4, drain_s=10, answer_s=5
+            lane_capacity_bytes_per_s=150_000, most_lanes=4, scale_in_s=4, drain_s=10, answer_s=5
         ),
     )
     file = tmp_path / "pipeline.yaml"
@@ -268,7 +340,7 @@ def test_plain_consumers_follow_the_load_and_survive_kills_of_one_and_of_the_con
         ]
 
     def landed() -> int:
-        return lakes.in_tables(wanted).total() if (tmp_path / "lake/events").exists() else 0
+        return lakes.rows(wanted)
 
     try:
         with written(lake_cluster, topic, dict.fromkeys(range(4), 15.0)) as rates:
@@ -284,7 +356,12 @@ def test_plain_consumers_follow_the_load_and_survive_kills_of_one_and_of_the_con
             wait_until(lambda: landed() > before + 400, timeout_s=30, what="they go on alone")
             process = subprocess.Popen([*command, "--consumers"], stderr=log)
             rates |= dict.fromkeys(range(4), 5.0)
-            wait_until(lambda: len(consumers()) == 1, timeout_s=60, what="one is enough again")
+            wait_until(
+                lambda: len(consumers()) == 1,
+                timeout_s=60,
+                what="one is enough again",
+                explain=lambda: f"{consumers()}\n{(tmp_path / 'log').read_text()}",
+            )
         held = lakes.in_topic(lake_cluster, topic, 4)
         wait_until(lambda: landed() == held.total(), timeout_s=60, what="all is landed")
     finally:
@@ -296,7 +373,6 @@ def test_plain_consumers_follow_the_load_and_survive_kills_of_one_and_of_the_con
     assert audit(spark, wanted).problems == ()
 
 
-@pytest.mark.slow
 def test_on_a_standalone_cluster_executors_follow_the_lanes(
     spark: Any, lake_cluster: Cluster, tmp_path: Path, unique: Unique
 ) -> None:
@@ -308,10 +384,12 @@ def test_on_a_standalone_cluster_executors_follow_the_lanes(
         topic,
         name=unique("executors").replace("-", "_"),
         lanes=1,
-        lane_bytes_per_s=150_000.0,
+        lane_limit_bytes_per_s=150_000.0,
         lane_bytes=75_000,
         every_s=0.0,
-        autoscaling=Autoscaling(lane_bytes_per_s=150_000, scale_in_s=4, drain_s=10, most_lanes=3),
+        autoscaling=Autoscaling(
+            lane_capacity_bytes_per_s=150_000, scale_in_s=4, drain_s=10, most_lanes=3
+        ),
     )
     file = tmp_path / "pipeline.yaml"
     file.write_text(specs.dump_yaml(wanted))
@@ -351,10 +429,10 @@ def test_on_a_standalone_cluster_executors_follow_the_lanes(
             process.terminate()
             _, told = process.communicate(timeout=60)
     assert process.returncode == 0, told
-    assert "fewer lanes do" in told
+    assert "fewer lanes are enough" in told
     for name in ("write_bytes_per_second", "lane_load", "plan_lane", "moves_total", "lag_bytes"):
         assert f"penstock_autoscaler_{name}" in text
     assert 'decisions_total{pipeline="' in text and 'trigger="capacity exceeded"' in text
-    lakes.land(spark, replace(wanted, lane_bytes_per_s=None, lane_bytes=10**7))
+    lakes.land(spark, replace(wanted, lane_limit_bytes_per_s=None, lane_bytes=10**7))
     assert lakes.in_tables(wanted) == lakes.in_topic(lake_cluster, topic, 4)
     assert audit(spark, wanted).problems == ()

@@ -13,11 +13,12 @@ import psutil
 import pytest
 
 from penstock.domain.cluster import ClusterSpec
+from penstock.kafka.waiting import wait_until
 from penstock.testbed import lease
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.lease import Lease
-from penstock.testbed.parts import Parts
-from penstock.testbed.waiting import wait_until
+from penstock.testbed.ownership import Standing
+from penstock.testbed.toolchain import Toolchain
 
 pytestmark = pytest.mark.integration
 
@@ -26,15 +27,34 @@ import os, sys
 from pathlib import Path
 from penstock.domain.cluster import ClusterSpec
 from penstock.testbed.cluster import Cluster
-from penstock.testbed.parts import find_parts
+from penstock.testbed.toolchain import find_toolchain
 
 place = "namespaces" if os.geteuid() == 0 else "loopback"
-parts = find_parts(os.environ, root=Path(sys.argv[1]))
-with Cluster(ClusterSpec(brokers=1, place=place), parts=parts) as cluster:
+toolchain = find_toolchain(os.environ, root=Path(sys.argv[1]))
+with Cluster(ClusterSpec(brokers=1, place=place), toolchain=toolchain) as cluster:
     print("ready", flush=True)
     sys.stdin.readline()
     if sys.argv[2] == "error":
         raise RuntimeError("on purpose")
+"""
+
+# A container of its own: other processes, the same directory. Its broker is a sleeper.
+CONTAINER = """
+import os, subprocess, sys
+from pathlib import Path
+from penstock.testbed import lease
+
+root = Path(sys.argv[1])
+held = lease.take(root, owner_pid=os.getpid())
+with lease.lifeline(held) as lock:
+    subprocess.Popen(
+        ["sleep", "600"], env={**os.environ, **held.environment}, pass_fds=(lock,)
+    )
+print(held.id, flush=True)
+sys.stdin.readline()
+print(lease.sweep(root), flush=True)
+sys.stdin.readline()
+os.kill(os.getpid(), 9)
 """
 
 
@@ -110,13 +130,40 @@ def test_the_next_command_sweeps_if_even_the_janitor_was_killed(tmp_path: Path) 
 
 
 def test_two_side_by_side_do_not_disturb_each_other(
-    cluster: Cluster, parts: Parts, unique: Callable[[str], str]
+    cluster: Cluster, toolchain: Toolchain, unique: Callable[[str], str]
 ) -> None:
-    with Cluster(ClusterSpec(brokers=1, place=cluster.spec.place), parts=parts) as second:
-        assert lease.sweep(parts.root) == []
+    with Cluster(ClusterSpec(brokers=1, place=cluster.spec.place), toolchain=toolchain) as second:
+        assert lease.sweep(toolchain.root) == []
         assert second.admin.broker_ids() == {1}
         assert cluster.admin.broker_ids() == {1, 2, 3}
-        other = second.held
+        other = second.lease
     assert _nothing_is_left(other)
     assert cluster.admin.broker_ids() == {1, 2, 3}
     assert cluster.admin.out_of_sync() == []
+
+
+@pytest.mark.root
+def test_containers_that_share_a_directory_do_not_sweep_each_other(tmp_path: Path) -> None:
+    mine = lease.take(tmp_path, owner_pid=os.getpid())
+    container = subprocess.Popen(
+        [
+            *("unshare", "--pid", "--fork", "--kill-child", "--mount-proc"),
+            *(sys.executable, "-c", CONTAINER, str(tmp_path)),
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert container.stdin is not None and container.stdout is not None
+    try:
+        other = lease.Lease(name := container.stdout.readline().strip(), tmp_path / name)
+        assert lease.standing(other) is Standing.ELSEWHERE
+        assert lease.sweep(tmp_path) == []
+        container.stdin.write("sweep\n")
+        container.stdin.flush()
+        assert container.stdout.readline() == "[]\n"
+        assert mine.directory.exists() and other.directory.exists()
+    finally:
+        container.communicate("end\n", timeout=20)  # its init dies, and with it all its processes
+    assert lease.sweep(tmp_path) == [other.id]
+    lease.release(mine)

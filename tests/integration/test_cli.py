@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from penstock.kafka.waiting import wait_until
 from penstock.testbed import lease
-from penstock.testbed.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -63,7 +63,7 @@ def test_status_tells_the_brokers_own_view(name: str) -> None:
 def test_status_of_an_existing_cluster_needs_no_testbed(name: str) -> None:
     held = _held(name)
     assert held is not None
-    servers = answer("testbed", "status", name)["bootstrap_servers"]
+    servers = answer("testbed", "status", name, "--interval", "0.1")["bootstrap_servers"]
     there = ["testbed", "exec", "--name", name, "producer-1", "--", *PENSTOCK]
     properties = held.directory / "client.properties"
     done = penstock(
@@ -94,7 +94,7 @@ def test_an_unknown_host_in_a_cluster_file_is_named(tmp_path: Path) -> None:
     )
     done = penstock("testbed", "up", str(file), "--name", "never")
     assert done.returncode == 2
-    assert "'broker-2' is no host here" in done.stderr
+    assert "'broker-2' is not a host here" in done.stderr
 
 
 def test_an_existing_cluster_that_does_not_answer_is_an_error() -> None:
@@ -146,7 +146,7 @@ def test_a_name_that_is_taken_is_refused(name: str) -> None:
     refused = penstock("testbed", "up", "--brokers", "1", "--name", name)
     assert refused.returncode == 4
     assert "exists already" in refused.stderr
-    assert answer("testbed", "status", name)["healthy"] is True
+    assert answer("testbed", "status", name, "--interval", "0.1")["healthy"] is True
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import socket
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
-from confluent_kafka import KafkaException
+from clients import consume_all, produce
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import ConfigResource
 
-from integration.clients import consume_all, produce
-from penstock import client_properties
-from penstock.domain.cluster import ClusterSpec, TopicSpec
+from penstock.domain.cluster import ClientQuotas, ClusterSpec, TopicSpec
 from penstock.domain.errors import BadInput, TestbedError
+from penstock.kafka import client_properties
+from penstock.kafka.admin import Admin
+from penstock.kafka.connection import ExistingCluster
 from penstock.testbed import lease
-from penstock.testbed.admin import Admin
 from penstock.testbed.cluster import Cluster
-from penstock.testbed.connection import ExistingCluster
-from penstock.testbed.parts import Parts
+from penstock.testbed.toolchain import Toolchain
 
 pytestmark = pytest.mark.integration
 
@@ -55,7 +56,7 @@ def test_a_topic_that_exists_is_refused(cluster: Cluster, unique: Callable[[str]
 
 
 def test_separate_controllers_sasl_ssl_and_passed_properties(
-    parts: Parts, tmp_path: Path, unique: Callable[[str], str]
+    toolchain: Toolchain, tmp_path: Path, unique: Callable[[str], str]
 ) -> None:
     """One cluster for three features, since a start costs ten seconds."""
     spec = ClusterSpec(
@@ -66,7 +67,7 @@ def test_separate_controllers_sasl_ssl_and_passed_properties(
         data_dir=str(tmp_path),
     )
     topic = unique("secret")
-    with Cluster(spec, parts=parts) as secure:
+    with Cluster(spec, toolchain=toolchain) as secure:
         secure.create_topic(TopicSpec(name=topic, partitions=2, replication=2))
         assert produce(secure, topic, 100) == []
         assert sorted(consume_all(secure, topic, 100)) == list(range(100))
@@ -108,55 +109,57 @@ def _assert_secret_is_private(cluster: Cluster, password: str) -> None:
         if path.is_file() and password.encode() in path.read_bytes():
             assert path.stat().st_mode & 0o077 == 0, f"{path} can be read by others"
             assert path.suffix != ".log", f"{path} is a log and shows the password"
-    for process in lease.processes(cluster.held):
+    for process in lease.processes(cluster.lease):
         assert password not in " ".join(process.cmdline())
 
 
-def test_a_broker_that_dies_while_starting_shows_its_log(parts: Parts) -> None:
+def test_a_broker_that_dies_while_starting_shows_its_log(toolchain: Toolchain) -> None:
     spec = ClusterSpec(brokers=1, properties={"compression.type": "none-such"})
-    before = set(lease.leases(parts.root))
+    before = set(lease.leases(toolchain.root))
     with pytest.raises(TestbedError, match=r"compression\.type"):
-        Cluster(spec, parts=parts).start()
-    assert set(lease.leases(parts.root)) == before
+        Cluster(spec, toolchain=toolchain).start()
+    assert set(lease.leases(toolchain.root)) == before
 
 
-def test_a_broker_that_dies_later_in_its_start_shows_its_log(parts: Parts) -> None:
+def test_a_broker_that_dies_later_in_its_start_shows_its_log(toolchain: Toolchain) -> None:
     # Passes the formatting tool, and then the broker itself cannot load it.
     spec = ClusterSpec(brokers=1, properties={"authorizer.class.name": "no.such.Authorizer"})
-    with pytest.raises(TestbedError, match=r"(?s)broker 1 ended by itself.*no\.such\.Authorizer"):
-        Cluster(spec, parts=parts).start()
+    with pytest.raises(
+        TestbedError, match=r"(?s)broker 1 exited unexpectedly.*no\.such\.Authorizer"
+    ):
+        Cluster(spec, toolchain=toolchain).start()
 
 
-def test_a_port_that_is_taken_is_named(parts: Parts) -> None:
+def test_a_port_that_is_taken_is_named(toolchain: Toolchain) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
         if port > 65_000:
             pytest.skip("the kernel gave a port beyond the range that a spec may name")
-        with pytest.raises(BadInput, match=f"port: {port} is taken"):
-            Cluster(ClusterSpec(brokers=1, port=port), parts=parts).start()
+        with pytest.raises(BadInput, match=f"port: {port} is in use"):
+            Cluster(ClusterSpec(brokers=1, port=port), toolchain=toolchain).start()
 
 
-def test_more_brokers_than_memory_is_refused(parts: Parts) -> None:
+def test_more_brokers_than_memory_is_refused(toolchain: Toolchain) -> None:
     heap_mb = min(65_536, psutil.virtual_memory().total // 2**20)
     with pytest.raises(BadInput, match=r"use at most .* brokers"):
-        Cluster(ClusterSpec(brokers=16, heap_mb=heap_mb), parts=parts).start()
+        Cluster(ClusterSpec(brokers=16, heap_mb=heap_mb), toolchain=toolchain).start()
 
 
-def test_a_name_in_use_is_refused(parts: Parts, cluster: Cluster) -> None:
+def test_a_name_in_use_is_refused(toolchain: Toolchain, cluster: Cluster) -> None:
     with pytest.raises(TestbedError, match="exists already"):
-        Cluster(ClusterSpec(brokers=1), parts=parts, name=cluster.held.name).start()
+        Cluster(ClusterSpec(brokers=1), toolchain=toolchain, name=cluster.lease.name).start()
     assert cluster.admin.broker_ids() == {1, 2, 3}
 
 
 def test_kafkas_own_tool_works_with_the_client_properties(
-    cluster: Cluster, parts: Parts, unique: Callable[[str], str]
+    cluster: Cluster, toolchain: Toolchain, unique: Callable[[str], str]
 ) -> None:
     topic = unique("tooled")
     cluster.create_topic(TopicSpec(name=topic))
     command = [
-        *(str(parts.java.path), "-cp", parts.classpath),
+        *(str(toolchain.java.path), "-cp", toolchain.classpath),
         "org.apache.kafka.tools.TopicCommand",
         *("--bootstrap-server", cluster.bootstrap_servers),
         *("--command-config", str(cluster.directory / "client.properties")),
@@ -170,3 +173,29 @@ def test_kafkas_own_tool_works_with_the_client_properties(
         check=True,
     )
     assert topic in done.stdout.split()
+
+
+def test_client_quotas_hold_producers_and_consumers_back(toolchain: Toolchain) -> None:
+    quotas = ClientQuotas(producer_mb_per_s=1, consumer_mb_per_s=2)
+    # One window before the present one instead of ten, so that little is let through at first.
+    spec = ClusterSpec(brokers=1, quotas=quotas, properties={"quota.window.num": 2})
+    with Cluster(spec, toolchain=toolchain) as cluster:
+        cluster.create_topic(TopicSpec(name="limited"))
+        began = time.monotonic()
+        cluster.admin.send("limited", partitions=1, messages=800, size_bytes=10_000)
+        assert 5 < time.monotonic() - began < 25  # 8 MB at 1 MB/s; without a quota, well below 5
+        began = time.monotonic()
+        reader = Consumer(
+            {
+                **cluster.client_config,
+                "group.id": "limited",
+                "fetch.message.max.bytes": 500_000,
+            }
+        )
+        reader.assign([TopicPartition("limited", 0, 0)])
+        read = 0
+        while read < 800 and time.monotonic() - began < 30:
+            read += len(reader.consume(800 - read, timeout=1))
+        reader.close()
+        assert read == 800
+        assert time.monotonic() - began > 2  # 8 MB at 2 MB/s

@@ -14,23 +14,30 @@ from penstock.domain.cluster import TopicSpec
 from penstock.domain.facts import Conditions
 from penstock.domain.grid import ExperimentGrid
 from penstock.domain.warm_up import WarmUpLimits
-from penstock.measure.experiments import consumption, production
-from penstock.measure.experiments import series as experiments
-from penstock.measure.experiments.assemble import assemble
-from penstock.measure.experiments.clients import TOLD
-from penstock.measure.experiments.series import Step
-from penstock.measure.experiments.unavailability import kill_leader
-from penstock.progress import silent
+from penstock.kafka.waiting import wait_until
+from penstock.runs.experiments import series as experiments
+from penstock.runs.experiments.assemble import assemble
+from penstock.runs.experiments.clients import REPORTS
+from penstock.runs.experiments.kinds import PointJob
+from penstock.runs.experiments.kinds.consumption import Consumption
+from penstock.runs.experiments.kinds.production import Production
+from penstock.runs.experiments.unavailability import kill_leader
+from penstock.runs.resuming import Step
 from penstock.testbed import lease
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.observe import observe
-from penstock.testbed.parts import Parts
-from penstock.testbed.waiting import wait_until
+from penstock.testbed.toolchain import Toolchain
 
 pytestmark = pytest.mark.integration
 
 # On a machine that does other things too, a generator may be late; these tests are not about that.
-GRID = ExperimentGrid(seconds=2, warm_up_s=1, schedule_lag_ms=10_000, unavailability=False)
+GRID = ExperimentGrid(
+    seconds=2,
+    warm_up_s=1,
+    cluster_warm_up=WarmUpLimits(limit_s=8),  # enough for the test of warmth, warm or not
+    schedule_lag_ms=10_000,
+    unavailability=False,
+)
 WHERE = Conditions(message_bytes=1000, partitions=6, replication=3, brokers=3)
 
 
@@ -50,10 +57,10 @@ def test_production(cluster: Cluster, tmp_path: Path) -> None:
     where = Conditions(**{**vars(WHERE), "producers": 2})
     for _ in range(3):  # the first looks at a broker cost it many times what later ones do
         observe(cluster, timeout_s=20)
-    found = production.measure(cluster, where, GRID, tmp_path, 1, silent)
+    found = Production().measure(PointJob(cluster, where, GRID, tmp_path, seed=1))
     rate = found.figures["throughput_records_per_s"]
-    told = json.loads((tmp_path / "saturation" / TOLD).read_text())
-    acknowledged = sum(words["records"][-1] for words in told)
+    reports = json.loads((tmp_path / "saturation" / REPORTS).read_text())
+    acknowledged = sum(words["records"][-1] for words in reports)
     # All that was counted as acknowledged is in the topic; what was on its way then may be too.
     assert 0 < acknowledged <= sum(cluster.admin.end_offsets("production").values())
     assert rate.value > 0
@@ -88,23 +95,21 @@ def test_partitions_are_gone_while_their_leader_is_dead(
 @pytest.mark.usefixtures("tidy")
 def test_consumption(cluster: Cluster, tmp_path: Path) -> None:
     where = Conditions(**{**vars(WHERE), "consumers": 2, "assignor": "range"})
-    found = consumption.measure(cluster, where, GRID, tmp_path, 1, silent)
+    found = Consumption().measure(PointJob(cluster, where, GRID, tmp_path, seed=1))
     assert found.warnings == ()
     whole = found.figures["throughput_mb_per_s"].value
     assert whole == pytest.approx(2 * found.figures["consumer_mb_per_s"].value)
     assert found.figures["throughput_records_per_s"].value == pytest.approx(whole * 1e3)
     for figure in ("rebalance_form_ms", "rebalance_join_ms", "rebalance_leave_ms"):
         assert found.figures[figure].value > 0
-    events = json.loads((tmp_path / TOLD).read_text())["events"]
+    events = json.loads((tmp_path / REPORTS).read_text())["events"]
     assert [e["what"] for e in events].count("joins") == 3
     # 3 of 6 partitions for each of two members; 2 when there are three.
     given = [len(e["partitions"]) for e in events if e["what"] == "assigned"]
     assert {2, 3} <= set(given)
 
 
-def test_an_experiment_that_was_interrupted_goes_on_and_ends_in_facts(
-    parts: Parts, tmp_path: Path
-) -> None:
+def test_an_interrupted_experiment_resumes_to_facts(toolchain: Toolchain, tmp_path: Path) -> None:
     grid = ExperimentGrid(
         partitions=(1, 4),
         message_bytes=(2_000,),
@@ -123,7 +128,7 @@ def test_an_experiment_that_was_interrupted_goes_on_and_ends_in_facts(
 
     def ours() -> list[lease.Lease]:
         """Other testbeds of this machine may come and go."""
-        return [held for held in lease.leases(parts.root) if _is_owned_by_us(held)]
+        return [held for held in lease.leases(toolchain.root) if _is_owned_by_us(held)]
 
     before = ours()
 
@@ -132,13 +137,13 @@ def test_an_experiment_that_was_interrupted_goes_on_and_ends_in_facts(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        experiments.carry_on(series, parts=parts, on_step=interrupt)
+        experiments.carry_on(series, toolchain=toolchain, on_step=interrupt)
     assert ours() == before
     steps: list[Step] = []
     results = experiments.carry_on(
-        experiments.reopen(series.path), parts=parts, on_step=steps.append
+        experiments.reopen(series.path), toolchain=toolchain, on_step=steps.append
     )
-    assert [now.point.conditions.partitions for now in steps] == [4]
+    assert [now.label for now in steps] == [series.points[1].label]
     assert [r.status for r in results] == ["complete", "complete"], [r.reason for r in results]
     facts = assemble("end-to-end", series.grid, results, "now")
     for point in facts.points:

@@ -7,29 +7,28 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import pytest
+from clients import produce
 
-from integration.clients import produce
 from penstock.domain.cluster import TopicSpec
 from penstock.domain.errors import BadInput, FaultDidNotTake, TestbedError
-from penstock.domain.fault import (
-    CutLink,
-    Kill,
-    Pause,
-    Restart,
-    SlowCpu,
-    SlowLink,
-    Stop,
-    When,
-)
+from penstock.domain.fault import When
 from penstock.domain.network import LinkCondition
 from penstock.domain.network.delay_constant import ConstantDelay
 from penstock.domain.value import FieldError
+from penstock.kafka.waiting import wait_until
 from penstock.testbed.cluster import Cluster
-from penstock.testbed.faults import FaultInjector, strike
+from penstock.testbed.fault_injector import FaultInjector
+from penstock.testbed.faults.cut_link import CutLink
+from penstock.testbed.faults.kill import Kill
+from penstock.testbed.faults.pause import Pause
+from penstock.testbed.faults.restart import Restart
+from penstock.testbed.faults.slow_cpu import SlowCpu
+from penstock.testbed.faults.slow_link import SlowLink
+from penstock.testbed.faults.stop import Stop
 from penstock.testbed.observe import active_controller
-from penstock.testbed.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -65,7 +64,7 @@ def _wait_for_leader_other_than(cluster: Cluster, topic: str, broker: int) -> No
 
 def test_a_killed_leader_is_replaced_and_comes_back(cluster: Cluster, topic: str) -> None:
     leader = cluster.admin.leader(topic, 0)
-    struck = strike(cluster, Kill(broker=f"leader of {topic}-0"))
+    struck = Kill(broker=f"leader of {topic}-0").strike(cluster)
     assert struck.sentence == f"killed broker {leader}"
     assert not cluster.process(leader).is_running
     _wait_for_leader_other_than(cluster, topic, leader)
@@ -79,7 +78,7 @@ def test_a_killed_leader_is_replaced_and_comes_back(cluster: Cluster, topic: str
 
 def test_a_stopped_broker_hands_over_first(cluster: Cluster, topic: str) -> None:
     leader = cluster.admin.leader(topic, 0)
-    struck = strike(cluster, Stop(broker=leader))
+    struck = Stop(broker=leader).strike(cluster)
     assert "controlled shutdown" in cluster.process(leader).log.read_text().lower()
     _wait_for_leader_other_than(cluster, topic, leader)
     assert struck.undo is not None
@@ -89,7 +88,7 @@ def test_a_stopped_broker_hands_over_first(cluster: Cluster, topic: str) -> None
 
 def test_a_restarted_broker_is_a_new_process_in_sync(cluster: Cluster, topic: str) -> None:
     before = cluster.process(2).pid
-    strike(cluster, Restart(broker=2))
+    Restart(broker=2).strike(cluster)
     assert cluster.process(2).pid != before
     assert cluster.admin.out_of_sync() == []
 
@@ -99,7 +98,7 @@ def test_a_paused_broker_answers_nothing_until_resumed(cluster: Cluster, topic: 
     with FaultInjector(cluster, (Pause(broker=leader, for_s=2),)) as injector:
         wait_until(lambda: cluster.process(leader).is_paused, timeout_s=5, what="the pause")
         with pytest.raises(FaultDidNotTake, match="paused already"):
-            strike(cluster, Pause(broker=leader))
+            Pause(broker=leader).strike(cluster)
         injector.join()
     assert not cluster.process(leader).is_paused
     assert [event.sentence for event in injector.events] == [
@@ -115,7 +114,7 @@ def test_a_slow_cpu_really_is_slow(cluster: Cluster, topic: str) -> None:
     leader = cluster.admin.leader(topic, 0)
     process = cluster.process(leader).process
     assert process is not None
-    struck = strike(cluster, SlowCpu(broker=leader, cores=0.1))
+    struck = SlowCpu(broker=leader, cores=0.1).strike(cluster)
     used_before, began = sum(process.cpu_times()[:2]), time.monotonic()
     produce(cluster, topic, 20_000, acks="1", size_bytes=500)
     cores = (sum(process.cpu_times()[:2]) - used_before) / (time.monotonic() - began)
@@ -128,7 +127,7 @@ def test_a_slow_cpu_really_is_slow(cluster: Cluster, topic: str) -> None:
 def test_a_slow_link_delays_that_broker_only(cluster: Cluster, topic: str) -> None:
     condition = LinkCondition(delay=ConstantDelay(ms=40))
     slow, fast = (cluster.node(broker) for broker in (1, 2))
-    struck = strike(cluster, SlowLink(broker=1, condition=condition))
+    struck = SlowLink(broker=1, condition=condition).strike(cluster)
     assert _connect_ms(cluster, slow.address, slow.port) == pytest.approx(80, abs=15)
     assert _connect_ms(cluster, fast.address, fast.port) < 15
     assert struck.undo is not None
@@ -151,7 +150,8 @@ def test_a_cut_link_stops_producers_until_it_heals(cluster: Cluster, topic: str)
     cut = CutLink(src="producer-1", dst="brokers", for_s=3)
     with FaultInjector(cluster, (cut,)) as injector:
         wait_until(lambda: bool(injector.events), timeout_s=5, what="the cut")
-        failed = produce(cluster, topic, 10, **{"message.timeout.ms": 1500})
+        soon: dict[str, Any] = {"message.timeout.ms": 1500}
+        failed = produce(cluster, topic, 10, **soon)
         assert failed == ["_MSG_TIMED_OUT"] * 10
         assert produce(cluster, topic, 10, host="producer-2") == []
         injector.join()
@@ -161,9 +161,9 @@ def test_a_cut_link_stops_producers_until_it_heals(cluster: Cluster, topic: str)
 @pytest.mark.root
 def test_a_cut_that_is_there_already_is_an_error(cluster: Cluster) -> None:
     cut = CutLink(src="producer-1", dst="producer-2")
-    struck = strike(cluster, cut)
-    with pytest.raises(FaultDidNotTake, match="in that condition already"):
-        strike(cluster, cut)
+    struck = cut.strike(cluster)
+    with pytest.raises(FaultDidNotTake, match="these links have that condition already"):
+        cut.strike(cluster)
     assert struck.undo is not None
     struck.undo()
 
@@ -214,12 +214,12 @@ def test_an_unknown_signal_is_named(cluster: Cluster) -> None:
 
 def test_an_unknown_broker_is_named(cluster: Cluster) -> None:
     with pytest.raises(BadInput, match="no broker 9"):
-        strike(cluster, Kill(broker=9))
+        Kill(broker=9).strike(cluster)
 
 
 def test_a_killed_controller_is_replaced(cluster: Cluster) -> None:
     before = active_controller(cluster)
-    struck = strike(cluster, Kill(broker="controller"))
+    struck = Kill(broker="controller").strike(cluster)
     assert not cluster.process(before).is_running
     found: list[int] = []
 

@@ -34,9 +34,9 @@ from penstock.domain.network.condition import (
     HostNames,
     Link,
     LinkCondition,
+    NetworkProfile,
     NetworkSpec,
-    NetworkTrace,
-    TraceStep,
+    ProfileStep,
 )
 from penstock.domain.network.delay import Delay
 from penstock.domain.network.delay_constant import ConstantDelay
@@ -46,12 +46,12 @@ from penstock.domain.network.delay_uniform import UniformDelay
 from penstock.domain.network.loss_bernoulli import BernoulliLoss
 from penstock.domain.network.loss_gilbert_elliott import GilbertElliottLoss
 from penstock.domain.value import FieldError
+from penstock.kafka.waiting import wait_until
 from penstock.testbed import lease as leases
 from penstock.testbed.lease import Lease
 from penstock.testbed.network.hosts import Network
 from penstock.testbed.network.probe import ProbeResult, flood_bytes, flood_packets, probe
-from penstock.testbed.network.trace import TracePlayer
-from penstock.testbed.waiting import wait_until
+from penstock.testbed.network.profile_player import ProfilePlayer
 
 pytestmark = [pytest.mark.integration, pytest.mark.root]
 
@@ -499,8 +499,8 @@ def test_a_change_is_in_effect_when_set_returns(network: Network) -> None:
 def play(network: Network, seed: int) -> list[ProbeResult]:
     """Two steps with different losses, probed one after the other."""
     steps = (
-        TraceStep(at_s=0.0, links=one_way(LinkCondition(loss=BernoulliLoss(share=0.2)))),
-        TraceStep(
+        ProfileStep(at_s=0.0, links=one_way(LinkCondition(loss=BernoulliLoss(share=0.2)))),
+        ProfileStep(
             at_s=1.0,
             links=one_way(
                 LinkCondition(
@@ -511,7 +511,7 @@ def play(network: Network, seed: int) -> list[ProbeResult]:
         ),
     )
     results = []
-    with TracePlayer(network, NetworkTrace(steps=steps, seed=seed)) as player:
+    with ProfilePlayer(network, NetworkProfile(steps=steps, seed=seed)) as player:
         for count in (1, 2):
             wait_until(
                 lambda count=count: len(player.applied) >= count,  # type: ignore[misc]

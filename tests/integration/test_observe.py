@@ -6,10 +6,11 @@ import base64
 import http.client
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
+from clients import consume_all, produce
 
-from integration.clients import consume_all, produce
 from penstock.domain.broker_view import (
     BrokerRates,
     BrokerView,
@@ -18,10 +19,9 @@ from penstock.domain.broker_view import (
     rates,
 )
 from penstock.domain.cluster import TopicSpec
-from penstock.domain.fault import Pause
 from penstock.testbed import agent, lease
 from penstock.testbed.cluster import Cluster
-from penstock.testbed.faults import strike
+from penstock.testbed.faults.pause import Pause
 from penstock.testbed.observe import observe
 
 pytestmark = pytest.mark.integration
@@ -61,7 +61,8 @@ def test_acks_all_waits_for_followers_and_acks_1_does_not(
 
     def waited_ms(acks: str) -> RequestRates:
         before = observe(cluster)[leader]
-        assert produce(cluster, topic, 300, acks=acks, **{"batch.num.messages": 1}) == []
+        alone: dict[str, Any] = {"batch.num.messages": 1}
+        assert produce(cluster, topic, 300, acks=acks, **alone) == []
         return _rates(before, observe(cluster)[leader]).requests[RequestClass.PRODUCE]
 
     one, every = waited_ms("1"), waited_ms("all")
@@ -89,7 +90,7 @@ def test_use_of_the_machine_is_seen(cluster: Cluster) -> None:
 
 
 def test_a_paused_broker_is_shown_as_such_and_nothing_hangs(cluster: Cluster) -> None:
-    struck = strike(cluster, Pause(broker=3))
+    struck = Pause(broker=3).strike(cluster)
     try:
         views = observe(cluster)
         assert views[3].state == "paused"
@@ -120,5 +121,5 @@ def test_the_agent_lets_nobody_in_and_runs_nothing(cluster: Cluster) -> None:
     status, body = ask({"Authorization": f"Basic {login}"})
     assert status == 200
     assert json.loads(body)["status"] == 403
-    for process_of in lease.processes(cluster.held):
+    for process_of in lease.processes(cluster.lease):
         assert config["password"] not in " ".join(process_of.cmdline())

@@ -11,13 +11,14 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from penstock import specs
+from penstock.analysis.analyze import analyze
 from penstock.domain.errors import BadInput
 from penstock.domain.metrics import RunMetrics
-from penstock.domain.run import Experiment, Run
-from penstock.measure.carry_out import carry_out
-from penstock.measure.clusters import set_network
-from penstock.measure.run_directory import RunDirectory
-from penstock.pipeline.analysis import analyze
+from penstock.domain.run import Run, RunSpec
+from penstock.runs.clusters import set_network
+from penstock.runs.execute import execute
+from penstock.runs.run_directory import RunDirectory
+from penstock.runs.validity import checked
 from penstock.testbed.cluster import Cluster
 
 pytestmark = pytest.mark.integration
@@ -45,13 +46,13 @@ def carry(cluster: Cluster, spark: Any, tmp_path: Path, unique: Callable[[str], 
             **more,
         }
         text = specs.dump_json(given).replace("TOPIC", topic)
-        experiment = specs.parse(text, Experiment, source="test.json")
+        spec = specs.parse(text, RunSpec, source="test.json")
         # The topic is left for the independent count, which the run would delete.
-        created = replace(experiment.topic, config={"message.timestamp.type": "LogAppendTime"})
+        created = replace(spec.topic, config={"message.timestamp.type": "LogAppendTime"})
         cluster.create_topic(created)
         directory = RunDirectory(tmp_path / topic)
         directory.path.mkdir()
-        done = carry_out(experiment, cluster, directory)
+        done = execute(spec, cluster, directory)
         assert done.status == "complete", done.reason
         metrics = analyze(spark, [directory.path])[directory.path]
         assert metrics.counts.records == counted(cluster, topic), "the run and Kafka disagree"
@@ -68,7 +69,7 @@ def counted(cluster: Cluster, topic: str) -> int:
             {**cluster.client_config, "group.id": f"{topic}-count", "enable.auto.commit": False}
         )
     consumer.assign([TopicPartition(topic, p, 0) for p in ends])
-    found: set[tuple[int, int]] = set()
+    found: set[tuple[int | None, int | None]] = set()
     try:
         while left := sum(ends.values()) - len(found):
             messages = consumer.consume(left, timeout=10)
@@ -142,7 +143,7 @@ def test_packet_loss_with_a_short_timeout(carry: Carry, cluster: Cluster) -> Non
         "topic": {"name": "x"},
         "workload": {"arrivals": {"kind": "constant", "rate_per_s": 1}},
     }
-    lossy = specs.parse({**base, "cluster": spec}, Experiment)
+    lossy = specs.parse({**base, "cluster": spec}, RunSpec)
     set_network(cluster, lossy.cluster, seed="test")
     try:
         _, metrics = carry(
@@ -150,7 +151,7 @@ def test_packet_loss_with_a_short_timeout(carry: Carry, cluster: Cluster) -> Non
             settings={"acks": "1", "linger.ms": 5, "message.timeout.ms": 400, "retries": 3},
         )
     finally:
-        set_network(cluster, specs.parse(base, Experiment).cluster, seed="test")
+        set_network(cluster, specs.parse(base, RunSpec).cluster, seed="test")
     counts = metrics.counts
     assert counts.failed > 0, "20 % loss and 400 ms must be too much for some"
     assert counts.lost > 0
@@ -171,21 +172,71 @@ def test_a_frozen_consumer_shows_in_the_latency(carry: Carry) -> None:
     assert run.events[0].sentence == "paused consumer-1"
 
 
+PLUGINS = """
+import dataclasses, pathlib
+from penstock.load.producers import ProducerKind
+from penstock.load.readers import ReaderKind
+from penstock.load.scheduled_producer import Producing
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Signed(ProducerKind):
+    "librdkafka, with a signature."
+    kind = "signed"
+    signature: str
+
+    def producer(self, job):
+        (pathlib.Path(job.directory) / job.name).write_text(self.signature)
+        return Producing(job)
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Halves(ReaderKind):
+    "Every record is two messages; the second one has no number."
+    kind = "halves"
+
+    def messages(self, value):
+        return value[:50], b"rest"
+"""
+
+
+def test_kinds_of_clients_from_another_package_and_records_that_hold_two_messages(
+    carry: Carry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "others_clients.py").write_text(PLUGINS)
+    about = tmp_path / "others-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: others\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text(
+        "[penstock.producers]\nsigned = others_clients:Signed\n"
+        "[penstock.readers]\nhalves = others_clients:Halves\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    run, metrics = carry(
+        producer={"kind": "signed", "signature": "ours"}, consumers={"reader": {"kind": "halves"}}
+    )
+    directory = tmp_path / run.spec.topic.name
+    assert [(directory / f"producer-{n}").read_text() for n in (1, 2)] == ["ours", "ours"]
+    counts = metrics.counts
+    assert counts.delivered == counts.sent > 2000
+    assert counts.foreign == counts.records == counts.sent + counts.warm_up
+    assert sum(c.received for c in run.consumers) == 2 * sum(c.records for c in run.consumers)
+    assert checked(run, metrics).invalid == ()
+
+
 def test_a_topic_that_has_data_is_refused(
     cluster: Cluster, tmp_path: Path, unique: Callable[[str], str]
 ) -> None:
-    experiment = specs.parse(
+    spec = specs.parse(
         {
             "name": "test",
             "topic": {"name": unique("used")},
             "workload": {"arrivals": {"kind": "constant", "rate_per_s": 10}},
         },
-        Experiment,
+        RunSpec,
     )
-    cluster.create_topic(experiment.topic)
-    cluster.admin.send(experiment.topic.name, 1, messages=5, size_bytes=10)
+    cluster.create_topic(spec.topic)
+    cluster.admin.send(spec.topic.name, 1, messages=5, size_bytes=10)
     with pytest.raises(BadInput, match="has 5 records already"):
-        carry_out(experiment, cluster, RunDirectory(tmp_path))
+        execute(spec, cluster, RunDirectory(tmp_path))
     run = RunDirectory(tmp_path).run()
-    assert run.status == "interrupted"  # so it is done when the campaign is gone on with
+    assert run.status == "interrupted"  # so it is repeated on resume
     assert "has 5 records already" in run.reason

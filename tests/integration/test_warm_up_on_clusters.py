@@ -11,14 +11,15 @@ import pytest
 from test_cli import answer, penstock
 
 from penstock import specs
+from penstock.analysis.analyze import analyze
 from penstock.domain.network.condition import PERFECT, Link, LinkCondition
 from penstock.domain.network.delay_constant import ConstantDelay
-from penstock.domain.run import Experiment, Run
+from penstock.domain.run import Run, RunSpec
 from penstock.domain.warm_up import RequestKind, WarmUpLimits
-from penstock.measure import flatness, warm_up
-from penstock.measure.carry_out import carry_out
-from penstock.measure.run_directory import RunDirectory
-from penstock.pipeline.analysis import analyze
+from penstock.runs import warm_up
+from penstock.runs.execute import execute
+from penstock.runs.run_directory import RunDirectory
+from penstock.stats import flatness
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.compilers import BrokerCpu
 
@@ -98,7 +99,7 @@ def run_of(cluster: Cluster, directory: Path, topic: str, **more: Any) -> tuple[
     }
     directory.mkdir()
     run_directory = RunDirectory(directory)
-    run = carry_out(specs.parse(given, Experiment), cluster, run_directory)
+    run = execute(specs.parse(given, RunSpec), cluster, run_directory)
     assert run.status == "complete", run.reason
     return run, run_directory
 
@@ -193,7 +194,7 @@ def test_a_testbed_is_kept_warm_between_commands(
         assert run.cluster_state is not None
         # Its brokers are those that were warmed up, and they are still there.
         assert (run.cluster_state.age_s or 0) > 3
-        assert answer("testbed", "status", name)["healthy"] is True
+        assert answer("testbed", "status", name, "--interval", "0.1")["healthy"] is True
     finally:
         answer("testbed", "down", name)
     gone = penstock("run", str(file), "--out", str(tmp_path / "runs"), "--testbed", name)

@@ -8,15 +8,16 @@ from typing import Any
 
 from penstock.domain.arrivals.constant import ConstantArrivals
 from penstock.domain.cluster import ClusterSpec, TopicSpec
+from penstock.domain.kpi import Kpi
 from penstock.domain.metrics import Counts, Distribution, Estimate, RunMetrics, Second
 from penstock.domain.objective import Objective
-from penstock.domain.run import ConsumerReport, Experiment, ProducerReport, Run, RunEvent
+from penstock.domain.run import ConsumerReport, ProducerReport, Run, RunEvent, RunSpec
 from penstock.domain.settings import ProducerSettings
 from penstock.domain.steadiness import Steadiness
 from penstock.domain.verdict import judge
 from penstock.domain.warm_up import ClusterState, WarmUp
 from penstock.domain.workload import Workload
-from penstock.report.shown import Shown
+from penstock.report.reported_run import ReportedRun
 
 
 def estimate(value: float, half: float | None = None, batches: int = 10) -> Estimate:
@@ -37,6 +38,7 @@ def distribution(p50_ms: float, half: float | None = 1.0, count: int = 1000) -> 
     return Distribution(
         count=count,
         mean_ms=estimate(p50_ms * 1.3, half),
+        deviation_ms=p50_ms * 1.7,
         percentiles_ms={
             "50": estimate(p50_ms, half),
             "90": estimate(p50_ms * 2, half),
@@ -107,14 +109,21 @@ def metrics(
         throughput_mb_per_s=estimate(0.01, noise),
         goodput_mb_per_s=estimate(0.01, noise) if arrived else None,
         timely_mb_per_s=estimate(0.009, noise) if arrived else None,
+        kpi=Kpi(
+            gamma=0.917,
+            bandwidth_share=None,
+            bandwidth_mb_per_s=None,
+            rate_share=0.9,
+            best_per_s=111.0,
+        ),
         steadiness=steadiness,
         seconds=seconds,
     )
 
 
-def experiment(name: str = "orders", **changed: Any) -> Experiment:
+def spec(name: str = "orders", **changed: Any) -> RunSpec:
     settings = changed.pop("settings", ProducerSettings(acks="1", linger_ms=5))
-    return Experiment(
+    return RunSpec(
         name=name,
         cluster=ClusterSpec(brokers=3),
         topic=TopicSpec(name="orders", partitions=3, replication=3),
@@ -127,7 +136,7 @@ def experiment(name: str = "orders", **changed: Any) -> Experiment:
 def run(
     cell: Mapping[str, str] | None = None, repeat: int = 0, settings: Any = None, **changed: Any
 ) -> Run:
-    of_experiment = {
+    of_experiment: dict[str, Any] = {
         key: changed.pop(key) for key in ("name", "objective", "timeliness_ms") if key in changed
     }
     if settings is not None:
@@ -136,7 +145,7 @@ def run(
         id="orders-1a2b3c",
         cell=cell or {},
         repeat=repeat,
-        experiment=experiment(seed=1 + repeat, **of_experiment),
+        spec=spec(seed=1 + repeat, **of_experiment),
         started_at="2026-01-02T03:04:05+00:00",
         versions={"penstock": "0.1.0", "kafka": "4.3.1", "kernel": "6.18"},
         machine={"cores": 2, "memory_mb": 24_000, "load_average": 0.5},
@@ -162,11 +171,11 @@ def run(
 
 def shown(
     label: str = "orders", of: RunMetrics | None = None, made: Run | None = None, **changed: Any
-) -> Shown:
+) -> ReportedRun:
     of = metrics() if of is None else of
     made = run(**changed) if made is None else made
-    verdict = judge(made.experiment.objective, of, made.invalid)
-    return Shown(run=made, metrics=of, verdict=verdict, label=label)
+    verdict = judge(made.spec.objective, of, made.invalid)
+    return ReportedRun(run=made, metrics=of, verdict=verdict, label=label)
 
 
 def acks(
@@ -175,7 +184,7 @@ def acks(
     repeat: int = 0,
     of_run: Mapping[str, Any] | None = None,
     **of: Any,
-) -> Shown:
+) -> ReportedRun:
     """One cell of a matrix over acks."""
     settings = ProducerSettings(acks=value)  # type: ignore[arg-type]
     return shown(
@@ -186,7 +195,7 @@ def acks(
 
 
 OBJECTIVE = Objective(latency_ms=50, violation_share=0.01, lost_share=0.001, duplicated_share=0.1)
-GREW = "latency grew from 14.4 to 18.6 s: the brokers do 1,050 of the 1,200 messages/s offered"
+GREW = "latency grew from 14.4 to 18.6 s: the brokers handle 1,050 of the 1,200 messages/s offered"
 UNSTEADY = Steadiness(
     state="unsteady",
     sentence=GREW,

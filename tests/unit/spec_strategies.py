@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from penstock.domain.cluster import ClusterSpec, TopicSpec
 from penstock.domain.fault import BrokerFault
 from penstock.domain.lake.pipeline import Pipeline, Stream
-from penstock.domain.network import NetworkTrace
+from penstock.domain.network import NetworkProfile
 from penstock.domain.objective import KpiWeights
-from penstock.domain.run import Experiment
+from penstock.domain.run import RunSpec
 from penstock.domain.scenario import Scenario
 from penstock.domain.value import Bound, FieldError, Value, field_types, kinds
 
@@ -50,8 +50,8 @@ SPECIAL: dict[tuple[type, str], st.SearchStrategy[Any]] = {
     (BrokerFault, "broker"): st.integers(1, 9) | st.sampled_from(["controller", "leader of a-b-0"]),
     (ClusterSpec, "controllers"): st.sampled_from([0, 1, 3]),
     (ClusterSpec, "place"): st.just("namespaces"),
-    (Experiment, "name"): st.from_regex(r"[a-z0-9][a-z0-9._-]{1,20}", fullmatch=True),
-    (Experiment, "existing"): st.none(),  # allows neither faults nor a cluster
+    (RunSpec, "name"): st.from_regex(r"[a-z0-9][a-z0-9._-]{1,20}", fullmatch=True),
+    (RunSpec, "existing"): st.none(),  # allows neither faults nor a cluster
     (Scenario, "expect"): st.just(()),  # names axes of the matrix
     (Pipeline, "name"): TABLES,
     (Pipeline, "streams"): st.deferred(
@@ -77,9 +77,9 @@ def values(cls: type[Value]) -> st.SearchStrategy[Any]:
 
 
 def made(cls: type[Value], arguments: dict[str, Any]) -> Value | None:
-    if cls is NetworkTrace:
+    if cls is NetworkProfile:
         arguments["steps"] = tuple(sorted(arguments["steps"], key=lambda step: step.at_s))
-    if issubclass(cls, Experiment) and "cluster" in arguments:
+    if issubclass(cls, RunSpec) and "cluster" in arguments:
         brokers = max(arguments["cluster"].brokers, arguments["topic"].replication)
         arguments["cluster"] = dataclasses.replace(arguments["cluster"], brokers=brokers)
     try:

@@ -117,5 +117,5 @@ def test_a_recording_must_not_go_back_in_time() -> None:
         RecordedArrivals(at_s=(1.0, 0.5))
     with pytest.raises(FieldError, match="must be given"):
         RecordedArrivals()
-    with pytest.raises(FieldError, match="was not read"):
+    with pytest.raises(FieldError, match="has not been read"):
         next(iter(RecordedArrivals(file="x").times_s(Random(0))))

@@ -65,7 +65,7 @@ def test_means_are_of_the_time_between() -> None:
     assert rate.requests[RequestClass.CONSUMER_FETCH].remote_ms is None
 
 
-def test_there_is_no_rate_across_a_restart_or_a_pause() -> None:
+def test_no_rate_across_a_restart_or_a_pause() -> None:
     before, after = view(10, 1000, 5, 50), view(11, 300, 1, 5)
     assert rates(before, after) is None
     assert rates(replace(before, own=None, state="paused"), view(11, 1000, 6, 50)) is None

@@ -11,8 +11,8 @@ from penstock import specs
 from penstock.domain.scenario import Scenario
 from penstock.domain.shapes import Point, Shape
 from penstock.domain.shapes.places import find
-from penstock.measure import feasible
-from penstock.measure.matrix import cells
+from penstock.runs import preflight
+from penstock.runs.matrix import cells
 
 FOLDER = Path(__file__).parents[2] / "examples" / "campaigns"
 FILES = sorted(FOLDER.glob("*.yaml"))
@@ -63,7 +63,7 @@ def test_the_campaign_is_named_as_its_file(file: Path) -> None:
 @every_file
 def test_every_cell_could_be_carried_out(file: Path) -> None:
     for cell in cells(load(file), str(file)):
-        feasible.check(cell.experiment)
+        preflight.check(cell.spec)
 
 
 @every_file
@@ -72,7 +72,7 @@ def test_cells_differ_and_take_no_longer_than_promised(file: Path) -> None:
     assert len({cell.folder for cell in made}) == len(made)
     values = [(tuple(cell.values.items()), cell.repeat) for cell in made if not cell.is_again]
     assert len(set(values)) == len(values)
-    seconds = sum(c.experiment.warm_up_s + c.experiment.workload.duration_s for c in made)
+    seconds = sum(c.spec.warm_up_s + c.spec.workload.duration_s for c in made)
     assert seconds <= 60 * MOST_MINUTES
 
 

@@ -9,9 +9,9 @@ from confluent_kafka import Producer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.client_properties import load, parse
 from penstock.domain.client import ClientProperties, is_secret, redacted
 from penstock.domain.errors import BadInput
+from penstock.kafka.client_properties import load, parse
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -70,7 +70,7 @@ def test_files(tmp_path: Path) -> None:
 def test_the_last_one_counts() -> None:
     client = parse("a=1\na=2")
     assert client.values == {"a": "2"}
-    assert client.warnings == ("a: is given more than once; the last one counts",)
+    assert client.warnings == ("a: is set more than once; the last value is used",)
 
 
 # --- the translation -----------------------------------------------------------------------------
@@ -184,10 +184,10 @@ def test_java_names_are_translated(text: str, expected: dict[str, str]) -> None:
         "max.block.ms=5",
     ],
 )
-def test_what_means_nothing_here_is_left_out_and_said(line: str) -> None:
+def test_java_only_properties_are_ignored_with_a_warning(line: str) -> None:
     client = parse(line)
     assert client.values == {}
-    assert client.warnings[0].startswith(f"{line.partition('=')[0]}: left out; ")
+    assert client.warnings[0].startswith(f"{line.partition('=')[0]}: ignored; ")
 
 
 @pytest.mark.parametrize(
@@ -204,10 +204,10 @@ def test_what_means_nothing_here_is_left_out_and_said(line: str) -> None:
             "c.properties: ssl.truststore.location: a JKS store cannot be read here; write its "
             "certificates with `keytool -list -rfc -keystore /ca.jks > ca.pem`",
         ),
-        ("sasl.jaas.config=hunter2", "c.properties: sasl.jaas.config: cannot be understood"),
+        ("sasl.jaas.config=hunter2", "c.properties: sasl.jaas.config: cannot be parsed"),
         (
             f"sasl.jaas.config={PLAIN} required username=me password=hunter2 hunter2;",
-            "c.properties: sasl.jaas.config: cannot be understood",
+            "c.properties: sasl.jaas.config: cannot be parsed",
         ),
         (
             "sasl.jaas.config=software.amazon.msk.auth.iam.IAMLoginModule required;",
@@ -228,7 +228,7 @@ def test_what_means_nothing_here_is_left_out_and_said(line: str) -> None:
         ),
     ],
 )
-def test_what_cannot_work_is_refused_with_its_fix(text: str, expected: str) -> None:
+def test_unusable_properties_are_refused_with_a_fix(text: str, expected: str) -> None:
     assert problems(text).startswith(expected)
 
 
@@ -294,6 +294,6 @@ def test_secrets(name: str) -> None:
         "sasl.oauthbearer.token.endpoint.url",
     ],
 )
-def test_what_is_no_secret_shows(name: str) -> None:
+def test_public_properties_are_shown(name: str) -> None:
     assert not is_secret(name)
     assert redacted({name: "x"}) == {name: "x"}

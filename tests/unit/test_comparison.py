@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from report_runs import acks, estimate, experiment, metrics, run, shown
+from report_runs import acks, estimate, metrics, run, shown, spec
 
 from penstock import specs
 from penstock.domain.errors import BadInput
 from penstock.domain.settings import ProducerSettings
 from penstock.report import tables
 from penstock.report.comparison import Comparison, Measured, compare
-from penstock.report.shown import sides
+from penstock.report.reported_run import ReportedRun, sides
 
 T_2 = 4.302653  # 97.5 % quantile of Student's t with two degrees of freedom
 
@@ -24,7 +25,7 @@ def measured(comparison: Comparison, figure: str, side: int = 1) -> Measured:
     return row.values[side]
 
 
-def test_a_difference_beyond_the_noise():
+def test_a_difference_beyond_the_noise() -> None:
     found = compare([acks("1", 24.0), acks("all", 48.0)])
     p50 = measured(found, "latency.p50_ms")
     assert p50.difference == pytest.approx(24)
@@ -38,7 +39,7 @@ def test_a_difference_beyond_the_noise():
     )
 
 
-def test_a_difference_within_the_noise():
+def test_a_difference_within_the_noise() -> None:
     found = compare([acks("1", 24.0, half=5.0), acks("all", 25.0, half=5.0)])
     p50 = measured(found, "latency.p50_ms")
     assert p50.is_judged and not p50.exceeds_noise
@@ -46,7 +47,7 @@ def test_a_difference_within_the_noise():
     assert "p50 latency" in found.sentence.partition("no difference beyond the noise")[0]
 
 
-def test_without_intervals_nothing_is_judged():
+def test_without_intervals_nothing_is_judged() -> None:
     found = compare([acks("1", 24.0, half=None), acks("all", 48.0, half=None)])
     p50 = measured(found, "latency.p50_ms")
     assert p50.difference == pytest.approx(24)
@@ -55,12 +56,12 @@ def test_without_intervals_nothing_is_judged():
     assert "beyond the noise" not in found.sentence
 
 
-def test_one_side_without_an_interval_is_enough_to_judge_nothing():
+def test_one_side_without_an_interval_is_enough_to_judge_nothing() -> None:
     found = compare([acks("1", 24.0), acks("all", 48.0, half=None)])
     assert not measured(found, "latency.p50_ms").is_judged
 
 
-def test_a_side_where_nothing_arrived():
+def test_a_side_where_nothing_arrived() -> None:
     found = compare([acks("1", 24.0), acks("all", None, lost=1000)])  # type: ignore[arg-type]
     assert measured(found, "latency.p50_ms") == Measured(None)
     assert measured(found, "lost_share").exceeds_noise
@@ -68,7 +69,7 @@ def test_a_side_where_nothing_arrived():
     assert "p50 latency, p99 latency and goodput: not measured on both sides" in found.sentence
 
 
-def test_nothing_was_sent_at_all():
+def test_nothing_was_sent_at_all() -> None:
     empty = metrics(p50_ms=None, sent=0, seconds=())
     found = compare([shown("a", empty), shown("b", empty, name="other")])
     assert measured(found, "throughput_per_s").difference == 0
@@ -76,12 +77,15 @@ def test_nothing_was_sent_at_all():
     assert "nothing to compare" in found.sentence
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.floats(1, 1000), st.floats(0.1, 100), st.floats(1, 1000), st.floats(0.1, 100))
-def test_the_other_way_round_it_is_the_same_difference(a, half_a, b, half_b):
+def test_the_other_way_round_it_is_the_same_difference(
+    a: float, half_a: float, b: float, half_b: float
+) -> None:
     there = measured(compare([acks("1", a, half=half_a), acks("all", b, half=half_b)]), P50)
     back = measured(compare([acks("all", b, half=half_b), acks("1", a, half=half_a)]), P50)
     assert there.exceeds_noise == back.exceeds_noise
+    assert back.difference is not None and back.high is not None
     assert there.difference == pytest.approx(-back.difference)
     assert there.low == pytest.approx(-back.high)
 
@@ -92,7 +96,7 @@ P50 = "latency.p50_ms"
 # --- repeats -------------------------------------------------------------------------------------
 
 
-def test_repeats_are_one_side_with_the_interval_over_repeats():
+def test_repeats_are_one_side_with_the_interval_over_repeats() -> None:
     runs = [acks("1", p50, i, half=0.01) for i, p50 in enumerate((10.0, 12.0, 14.0))]
     runs += [acks("all", p50, i, half=0.01) for i, p50 in enumerate((30.0, 32.0, 34.0))]
     found = compare(runs)
@@ -109,8 +113,8 @@ def test_repeats_are_one_side_with_the_interval_over_repeats():
     assert "repeat to repeat" in found.notes[0]
 
 
-def test_what_varies_between_repeats_is_noise_even_if_each_run_is_sure_of_itself():
-    narrow = {"half": 0.1}
+def test_what_varies_between_repeats_is_noise_even_if_each_run_is_sure_of_itself() -> None:
+    narrow: dict[str, Any] = {"half": 0.1}
     one, other = acks("1", 20.0, **narrow), acks("all", 25.0, **narrow)
     assert measured(compare([one, other]), P50).exceeds_noise
     runs = [acks("1", p50, i, **narrow) for i, p50 in enumerate((15.0, 20.0, 25.0))]
@@ -119,7 +123,7 @@ def test_what_varies_between_repeats_is_noise_even_if_each_run_is_sure_of_itself
     assert measured(found, P50).is_judged and not measured(found, P50).exceeds_noise
 
 
-def test_two_repeats_that_differ_tell_little():
+def test_two_repeats_that_differ_tell_little() -> None:
     runs = [acks("1", p50, i) for i, p50 in enumerate((1.0, 1.1))]
     runs += [acks("all", p50, i) for i, p50 in enumerate((74.0, 90.0))]
     found = compare(runs)
@@ -127,12 +131,12 @@ def test_two_repeats_that_differ_tell_little():
     assert "p50 latency" in found.sentence and "too little to tell" in found.sentence
 
 
-def test_repeats_may_come_in_any_order():
+def test_repeats_may_come_in_any_order() -> None:
     runs = [acks(a, 10.0 + i, i) for i in range(3) for a in ("1", "all")]
     assert [len(side.runs) for side in sides(runs)] == [3, 3]
 
 
-def test_runs_of_another_campaign_are_no_repeats():
+def test_runs_of_another_campaign_are_not_repeats() -> None:
     first = [acks("1", 10.0 + i, i) for i in range(2)]
     again = [replace(s, label=f"again/{s.label}", origin="again") for s in first]
     found = sides([*first, *again])
@@ -143,31 +147,31 @@ def test_runs_of_another_campaign_are_no_repeats():
     assert len({side.label for side in found}) == 2
 
 
-def test_runs_of_different_settings_are_no_repeats_without_a_matrix():
+def test_runs_with_different_settings_are_not_repeats() -> None:
     one = shown("a", made=run(settings=ProducerSettings(acks="1")))
     other = shown("b", made=run(settings=ProducerSettings(acks="all"), repeat=1))
     assert len(sides([one, other])) == 2
 
 
-def test_repeats_of_a_run_without_a_matrix_are_called_by_its_name():
+def test_repeats_of_a_run_without_a_matrix_are_called_by_its_name() -> None:
     found = sides([shown(f"orders #{i + 1}", repeat=i) for i in range(3)])
     assert [(side.label, len(side.runs)) for side in found] == [("orders", 3)]
 
 
-def test_less_than_two_sides_cannot_be_compared():
-    with pytest.raises(BadInput, match="nothing to compare"):
+def test_less_than_two_sides_cannot_be_compared() -> None:
+    with pytest.raises(BadInput, match="at least two runs that are not repeats"):
         compare([acks("1", 10.0, i) for i in range(3)])
 
 
 # --- runs that must not be used ------------------------------------------------------------------
 
 
-def spoilt(value: str, p50_ms: float, repeat: int = 0):
+def spoilt(value: str, p50_ms: float, repeat: int = 0) -> ReportedRun:
     made = acks(value, p50_ms, repeat)
     return replace(made, run=replace(made.run, invalid=("the generator was late",)))
 
 
-def test_an_invalid_repeat_counts_in_nothing():
+def test_an_invalid_repeat_counts_in_nothing() -> None:
     runs = [acks("1", 10.0, 0), acks("1", 12.0, 1), spoilt("1", 500.0, 2), acks("all", 30.0, 0)]
     found = compare(runs)
     base = measured(found, P50, 0).estimate
@@ -176,20 +180,20 @@ def test_an_invalid_repeat_counts_in_nothing():
     assert not any(side.problems for side in found.sides)
 
 
-def test_an_invalid_side_is_shown_and_not_judged():
+def test_an_invalid_side_is_shown_and_not_judged() -> None:
     found = compare([acks("1", 10.0), spoilt("all", 500.0)])
     assert not measured(found, P50).is_judged and not measured(found, P50).exceeds_noise
     assert found.sides[1].problems == ("the generator was late",)
-    assert "not compared, since the generator was late" in found.sentence
+    assert "not compared: the generator was late" in found.sentence
 
 
-def test_an_invalid_base_is_no_base():
+def test_an_invalid_run_cannot_be_the_base() -> None:
     found = compare([spoilt("1", 10.0), acks("all", 500.0)])
     assert not any(value.exceeds_noise for row in found.rows for value in row.values)
     assert found.sentence == "acks=1 #1 cannot be the base: the generator was late."
 
 
-def test_a_failed_run_is_not_used():
+def test_a_failed_run_is_not_used() -> None:
     made = acks("all", 20.0)
     failed = replace(made, run=replace(made.run, status="failed", reason="broker 2 never came up"))
     found = compare([acks("1", 10.0), failed])
@@ -199,13 +203,13 @@ def test_a_failed_run_is_not_used():
 # --- words, rows, JSON ---------------------------------------------------------------------------
 
 
-def test_a_broken_promise_is_in_the_sentence():
+def test_a_broken_promise_is_in_the_sentence() -> None:
     found = compare([acks("1", 24.0, lost=20, acknowledged_yet_lost=15), acks("all", 24.0)])
     assert "acknowledged yet lost: 0 % against 1.5 %" in found.sentence
     assert "acknowledged yet lost" not in compare([acks("1", 24.0), acks("all", 24.0)]).sentence
 
 
-def test_many_sides_are_told_by_their_ranges():
+def test_many_sides_are_summarised_by_ranges() -> None:
     runs = [
         shown(f"batch={b}", metrics(p50_ms=10.0 * b), run({"b": str(b)}, settings=batch(b)))
         for b in range(1, 8)
@@ -221,7 +225,7 @@ def batch(size: int) -> ProducerSettings:
     return ProducerSettings(batch_num_messages=size)
 
 
-def test_the_rows_of_few_sides_have_a_column_for_each():
+def test_the_rows_of_few_sides_have_a_column_for_each() -> None:
     found = tables.compared(compare([acks("1", 24.0), acks("all", 48.0)]))
     assert found.columns == ["figure", "acks=1 #1", "acks=all #1", "difference", "beyond the noise"]
     first = [str(cell) for cell in found.rows[0]]
@@ -233,7 +237,7 @@ def test_the_rows_of_few_sides_have_a_column_for_each():
     assert by_name["lost share"][4] == "no"
 
 
-def test_the_rows_of_many_sides_are_the_sides():
+def test_the_rows_of_many_sides_are_the_sides() -> None:
     runs = [
         shown(f"batch={b}", metrics(p50_ms=10.0 * b), run({"b": str(b)}, settings=batch(b)))
         for b in range(1, 6)
@@ -243,15 +247,15 @@ def test_the_rows_of_many_sides_are_the_sides():
     assert str(found.rows[1][1]) == "20 ms · +10 ms (×2.0)"
 
 
-def test_it_can_be_written_as_json_without_the_batches():
+def test_it_can_be_written_as_json_without_the_batches() -> None:
     found = compare([acks("1", 24.0), acks("all", None, lost=1000)])  # type: ignore[arg-type]
     written = specs.dump_json(found)
     assert '"exceeds_noise": true' in written
     assert '"batches": [' not in written
 
 
-def test_figures_that_nobody_can_compare_do_not_stop_the_others():
+def test_figures_that_nobody_can_compare_do_not_stop_the_others() -> None:
     broken = replace(metrics(), goodput_mb_per_s=estimate(float("nan")))
     found = compare([shown("a", broken), shown("b", broken, name="b")])
     assert all(row.figure != "goodput_mb_per_s" for row in found.rows)
-    assert experiment("a") != experiment("b")
+    assert spec("a") != spec("b")

@@ -5,21 +5,14 @@ from __future__ import annotations
 import json
 import secrets
 from random import Random
-from typing import get_args
 
 import pyarrow as pa
 import pytest
 
-from penstock.domain.value import field_types
-from penstock.domain.workload import Payload
-from penstock.measure.contents import CONTENTS, bodies
+from penstock.domain import plugins
+from penstock.load.contents import bodies, records
 
-NAMES = sorted(CONTENTS)
-
-
-def test_every_content_of_a_payload_is_there() -> None:
-    literal, _ = field_types(Payload)["content"]
-    assert set(CONTENTS) == set(get_args(literal))
+NAMES = plugins.names("penstock.contents")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -60,12 +53,12 @@ def test_random_bytes_do_not_compress_and_the_others_do(size_bytes: int) -> None
 
 def test_records_are_what_they_claim_to_be() -> None:
     rng = Random(secrets.randbits(64))
-    reading = json.loads(next(CONTENTS["telemetry"](rng)))
+    reading = json.loads(next(records("telemetry", rng)))
     assert {"vin", "ts", "speed_kmh", "lat", "lon"} <= reading.keys()
-    line = next(CONTENTS["web-log"](rng)).decode()
+    line = next(records("web-log", rng)).decode()
     assert '"' in line
     assert " HTTP/1.1" in line
     assert line.endswith("\n")
-    sale = next(CONTENTS["sales"](rng)).decode().rstrip("\n").split(";")
+    sale = next(records("sales", rng)).decode().rstrip("\n").split(";")
     assert len(sale) == 12
     assert float(sale[9]) == pytest.approx(int(sale[7]) * float(sale[8]), abs=0.01 * int(sale[7]))

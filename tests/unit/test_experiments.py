@@ -6,7 +6,7 @@ import html
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -15,27 +15,31 @@ from scipy import stats
 
 from penstock import specs
 from penstock.cli.experiment import experiment
+from penstock.domain import plugins
 from penstock.domain.errors import BadInput, PenstockError
 from penstock.domain.facts import Conditions, Line
-from penstock.domain.grid import KINDS, ExperimentGrid, Kind, complete, quick
+from penstock.domain.grid import EXPERIMENTS, ExperimentGrid, complete, quick
 from penstock.domain.metrics import Estimate
 from penstock.domain.value import FieldError
-from penstock.measure.experiments import series as experiments
-from penstock.measure.experiments.assemble import assemble
-from penstock.measure.experiments.fit import distribution, fit_line, merged_distribution
-from penstock.measure.experiments.points import (
+from penstock.report import formatting
+from penstock.report.facts import points as points_table
+from penstock.report.facts import render, sentence
+from penstock.runs.experiments import series as experiments
+from penstock.runs.experiments.assemble import assemble
+from penstock.runs.experiments.points import (
+    Point,
     PointResult,
     base,
     conditions,
     points,
     sweep,
 )
-from penstock.measure.experiments.unavailability import choose_victim, fenced_after_s
-from penstock.measure.experiments.usage import replication_ms, usage
-from penstock.measure.histogram import Histogram
-from penstock.report import numbers
-from penstock.report.facts import points as points_table
-from penstock.report.facts import render, sentence
+from penstock.runs.experiments.unavailability import choose_victim, fenced_after_s
+from penstock.runs.experiments.usage import replication_ms, usage
+from penstock.stats.fit import distribution, fit_line, merged_distribution
+from penstock.stats.histogram import Histogram
+
+KINDS = plugins.names(EXPERIMENTS)
 
 WHERE = Conditions(message_bytes=1000, partitions=48, replication=3, brokers=3, producers=1)
 
@@ -45,7 +49,7 @@ WHERE = Conditions(message_bytes=1000, partitions=48, replication=3, brokers=3, 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_default_grid_reaches_the_minimum_and_the_quick_one_says_that_it_does_not(
-    kind: Kind,
+    kind: str,
 ) -> None:
     grid = complete(kind)
     assert not grid.is_below_minimum
@@ -56,7 +60,7 @@ def test_the_default_grid_reaches_the_minimum_and_the_quick_one_says_that_it_doe
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_axis_is_varied_by_default(kind: Kind) -> None:
+def test_every_axis_is_varied_by_default(kind: str) -> None:
     found = conditions(kind, complete(kind))
     axes = {
         "production": ("message_bytes", "partitions", "replication", "brokers", "producers"),
@@ -298,7 +302,7 @@ def test_facts_have_the_coefficients_that_the_results_were_made_with() -> None:
     assert not any("minimum" in caveat for caveat in facts.caveats)
 
 
-def test_failed_repeats_are_left_out_and_told() -> None:
+def test_failed_repeats_are_excluded_with_a_caveat() -> None:
     results = all_results()
     results[0] = replace(results[0], status="failed", reason="it rained", figures={})
     facts = assemble("production", GRID, results, "now")
@@ -308,7 +312,7 @@ def test_failed_repeats_are_left_out_and_told() -> None:
     assert any("1 of" in caveat for caveat in facts.caveats)
 
 
-def test_a_machine_that_did_other_work_is_told_of() -> None:
+def test_a_busy_machine_is_a_caveat() -> None:
     results = all_results()
     assert not any("other work" in c for c in assemble("production", GRID, results, "now").caveats)
     results[2] = replace(results[2], machine={"cores": 2, "busy_share": 0.8})
@@ -317,13 +321,13 @@ def test_a_machine_that_did_other_work_is_told_of() -> None:
     assert "80%" in told[0]
 
 
-def test_without_any_result_there_are_no_facts() -> None:
+def test_facts_need_a_result() -> None:
     failed = [replace(r, status="failed", reason="it rained") for r in all_results()]
     with pytest.raises(PenstockError, match="it rained"):
         assemble("production", GRID, failed, "now")
 
 
-def test_too_small_a_grid_says_so_in_the_facts() -> None:
+def test_a_small_grid_is_a_caveat() -> None:
     grid = quick(GRID)
     results = [result(p.conditions, p.repeat) for p in points("production", grid)]
     facts = assemble("production", grid, results, "now")
@@ -333,10 +337,12 @@ def test_too_small_a_grid_says_so_in_the_facts() -> None:
 # --- directories ---------------------------------------------------------------------------------
 
 
-def test_an_experiment_goes_on_where_it_stopped(tmp_path: Path) -> None:
+def test_an_experiment_resumes_where_it_stopped(tmp_path: Path) -> None:
     begun = experiments.create("production", GRID, tmp_path)
     first, second, *_ = begun.points
-    for point, status in ((first, "complete"), (second, "failed")):
+    ended: list[tuple[Point, Literal["complete", "failed"]]]
+    ended = [(first, "complete"), (second, "failed")]
+    for point, status in ended:
         directory = begun.directory(point)
         directory.mkdir(parents=True)
         made = replace(result(point.conditions, point.repeat), status=status, reason="it rained")
@@ -351,8 +357,8 @@ def test_an_experiment_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert [r.status for r in experiments.results(again)] == ["complete", "failed"]
 
 
-def test_what_is_no_experiment_cannot_be_gone_on_with(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="is no experiment"):
+def test_resume_refuses_a_directory_without_experiment(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="is not an experiment"):
         experiments.reopen(tmp_path)
     (tmp_path / experiments.EXPERIMENT).write_text('{"format": 99, "experiment": "production"}')
     with pytest.raises(BadInput, match="format 99"):
@@ -430,7 +436,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples" / "experiments"
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda p: p.stem)
 def test_examples_can_be_measured_and_reach_the_minimum(path: Path) -> None:
     given = specs.load(path, ExperimentGrid)
-    kind: Kind = next((k for k in KINDS if k == path.stem), "production")
+    kind: str = next((k for k in KINDS if k == path.stem), "production")
     grid = complete(kind, given)
     assert not grid.is_below_minimum
     assert len(points(kind, grid)) >= 15
@@ -452,7 +458,7 @@ def test_the_sentence_has_the_slopes_with_their_intervals() -> None:
     facts = assemble("production", GRID, all_results(), "now")
     assert facts.election is not None
     said = sentence(facts, "production")
-    assert numbers.estimate(facts.election.slope, "ms") in said
+    assert formatting.estimate(facts.election.slope, "ms") in said
     assert "[" in said
 
 
@@ -463,7 +469,7 @@ def command(*arguments: str) -> BaseException | None:
     return CliRunner().invoke(experiment, arguments).exception
 
 
-def test_an_experiment_is_gone_on_with_as_what_it_is(tmp_path: Path) -> None:
+def test_an_experiment_is_resumed_as_what_it_is(tmp_path: Path) -> None:
     begun = experiments.create("production", GRID, tmp_path)
     error = command("consumption", "--resume", str(begun.path))
     assert isinstance(error, BadInput)

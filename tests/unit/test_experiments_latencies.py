@@ -13,17 +13,17 @@ import pytest
 from penstock.domain.arrivals import ConstantArrivals
 from penstock.domain.cluster import TopicSpec
 from penstock.domain.errors import TestbedError
-from penstock.domain.run import ClockAnchor, Experiment, Run
+from penstock.domain.run import ClockAnchor, Run, RunSpec
 from penstock.domain.workload import Workload
-from penstock.measure.experiments import latencies
-from penstock.measure.trace import schema
+from penstock.load.trace_schema import schema
+from penstock.runs.experiments import latencies
 
 MS = 1_000_000
 # The wall clock is this far ahead of the monotonic one.
 AHEAD_NS = 1_700_000_000_000_000_000
 RUN = Run(
     id="r",
-    experiment=Experiment(
+    spec=RunSpec(
         name="e",
         topic=TopicSpec(name="t"),
         workload=Workload(arrivals=ConstantArrivals(rate_per_s=1)),
@@ -42,13 +42,13 @@ def write(directory: Path, trace: str, name: str, rows: list[dict[str, Any]]) ->
     pq.write_table(table, directory / trace / f"{name}.parquet")
 
 
-def sent(number: int, intended_ms: int, told_ms: int | None, told: str) -> dict[str, Any]:
+def sent(number: int, intended_ms: int, reported_ms: int | None, outcome: str) -> dict[str, Any]:
     return {
         "id": number,
         "size_bytes": 10,
         "intended_ns": intended_ms * MS,
-        "told_ns": None if told_ms is None else told_ms * MS,
-        "told": told,
+        "reported_ns": None if reported_ms is None else reported_ms * MS,
+        "outcome": outcome,
     }
 
 
@@ -59,6 +59,7 @@ def received(
         "id": number,
         "received_ns": round(at_ms * MS),
         "partition": 0,
+        "index": 0,
         "offset": offset,
         "appended_ms": None if appended_ms is None else AHEAD_NS // MS + appended_ms,
         "size_bytes": 10,
@@ -131,7 +132,7 @@ def test_visible_counts_from_the_middle_of_the_millisecond_of_the_append(directo
     assert latencies.visible_ms(directory, RUN) == pytest.approx(3.0)
 
 
-def test_a_run_in_which_nothing_arrived_says_so(directory: Path) -> None:
+def test_a_run_without_arrivals_has_no_latency(directory: Path) -> None:
     write(directory, "received", "consumer-1", [])
     with pytest.raises(TestbedError, match="no message"):
         latencies.received(directory, RUN)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from penstock.domain.errors import TestbedError
-from penstock.measure.experiments.rebalance import GroupEvent, Rest, What, rebalance_ns, rests
-from penstock.measure.experiments.window import Tally, common_window, throughput
+from penstock.runs.experiments.rebalance import GroupEvent, Rest, What, rebalance_ns, rests
+from penstock.runs.experiments.window import Tally, common_window, throughput
 
 S = 1_000_000_000
 
@@ -52,7 +52,7 @@ def test_an_uneven_client_has_an_interval_that_holds_its_mean() -> None:
 def test_clients_that_never_worked_together_have_no_throughput() -> None:
     with pytest.raises(TestbedError, match="at the same time"):
         throughput([tally(0, 5, 10), tally(6, 12, 10)], 0, 20 * S)
-    with pytest.raises(TestbedError, match="did nothing"):
+    with pytest.raises(TestbedError, match="did no work"):
         throughput([tally(0, 5, 10), tally(0, 5, 0)], 0, 20 * S)
     with pytest.raises(TestbedError):
         throughput([], 0, 20 * S)

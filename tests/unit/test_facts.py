@@ -43,6 +43,7 @@ POINT = FactPoint(
         "latency": Distribution(
             count=3,
             mean_ms=Estimate(value=2.0),
+            deviation_ms=0.8,
             percentiles_ms={"50": Estimate(value=2.0), "99.9": Estimate(value=3.0)},
             min_ms=1.0,
             max_ms=3.0,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.domain.fault import Fault, Kill, LeaderOf, Restart, SlowCpu, When, parse_broker
-from penstock.domain.value import FieldError, kinds
-from penstock.testbed.faults import _CARRY_OUT
+from penstock.domain.fault import LeaderOf, When, parse_broker
+from penstock.domain.value import FieldError
+from penstock.testbed.faults.kill import Kill
+from penstock.testbed.faults.restart import Restart
+from penstock.testbed.faults.slow_cpu import SlowCpu
 
 
 def test_a_broker_is_meant_by_id_role_or_partition() -> None:
@@ -31,7 +33,3 @@ def test_a_restart_has_no_length() -> None:
 def test_cores_are_positive(share: float) -> None:
     with pytest.raises(FieldError):
         SlowCpu(broker=1, cores=share)
-
-
-def test_every_kind_can_be_carried_out() -> None:
-    assert set(kinds(Fault).values()) == set(_CARRY_OUT)

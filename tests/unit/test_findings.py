@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
-from penstock.domain.figure import check_name, figure
 from penstock.domain.findings import findings
+from penstock.domain.metric_path import check_name, figure
 from penstock.domain.metrics import Counts, Distribution, Estimate, RunMetrics
 from penstock.domain.shapes.monotone import Falls, Rises
 from penstock.domain.steadiness import Steadiness
@@ -22,6 +23,7 @@ def metrics(lost: float, p99: float | None = None) -> RunMetrics:
         latency = Distribution(
             count=10,
             mean_ms=Estimate(value=p99 / 2),
+            deviation_ms=p99 / 4,
             percentiles_ms={"99": Estimate(value=p99)},
             min_ms=1,
             max_ms=2 * p99,
@@ -36,7 +38,7 @@ def metrics(lost: float, p99: float | None = None) -> RunMetrics:
     )
 
 
-def results(**lost: list[float]) -> list[tuple[dict[str, str], RunMetrics]]:
+def results(**lost: Sequence[float]) -> list[tuple[dict[str, str], RunMetrics]]:
     sizes = AXES["workload.payload.size_bytes"]
     return [
         ({"settings.acks": acks, "workload.payload.size_bytes": size}, metrics(share))
@@ -67,7 +69,7 @@ def test_where_holds_an_axis_and_repeats_are_averaged() -> None:
     assert "0.2 → 0.18 → 0.4" in found.sentence
 
 
-def test_a_cell_without_a_figure_is_no_evidence() -> None:
+def test_a_cell_without_a_figure_is_not_evidence() -> None:
     shape = Falls(figure="latency.p99_ms", over="workload.payload.size_bytes")
     (one, two) = findings([shape], AXES, results(**{"1": [0, 0, 0], "all": [0, 0, 0]}))
     assert not one.holds
@@ -80,7 +82,7 @@ def unsteady(result: tuple[dict[str, str], RunMetrics]) -> tuple[dict[str, str],
     return cell, replace(of, steadiness=Steadiness(state="unsteady", sentence="latency grew"))
 
 
-def test_times_of_runs_that_were_not_steady_are_no_evidence() -> None:
+def test_times_of_unsteady_runs_are_not_evidence() -> None:
     sizes = AXES["workload.payload.size_bytes"]
     cells = [{"settings.acks": "1", "workload.payload.size_bytes": size} for size in sizes]
     runs = [(cell, metrics(0.0, p99=p99)) for cell, p99 in zip(cells, (30, 20, 10), strict=True)]
@@ -112,5 +114,5 @@ def test_figures_have_names() -> None:
     assert figure(found, "parts.commit.p50_ms") is None
     assert figure(found, "share.acknowledged_yet_lost") == Estimate(value=0.005)
     for name in ("lost", "latency", "latency.p_ms", "counts.nothing", "parts.commit"):
-        with pytest.raises(FieldError, match="is no figure"):
+        with pytest.raises(FieldError, match="is not a figure"):
             check_name(name)

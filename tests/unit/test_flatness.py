@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from penstock.measure.flatness import WINDOW, Interval, compiler_share, cost_ms, reasons
+from penstock.stats.flatness import WINDOW, Interval, compiler_share, cost_ms, reasons
 
 NEEDED = 2 * WINDOW
 
@@ -35,7 +35,7 @@ def test_the_first_minute_of_three_brokers() -> None:
     assert 38 <= warm_after <= 50
 
 
-def test_compilers_at_work_are_not_warm_even_if_the_figures_are_flat() -> None:
+def test_running_compilers_are_not_warm_even_with_flat_figures() -> None:
     (why,) = reasons([second(compiling=0.2)] * NEEDED)
     assert "20%" in why
 

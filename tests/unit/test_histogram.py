@@ -12,7 +12,7 @@ from hdrh.histogram import HdrHistogram
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.measure.histogram import (
+from penstock.stats.histogram import (
     BUCKETS,
     EMPTY,
     MOST_NS,
@@ -22,9 +22,6 @@ from penstock.measure.histogram import (
     lower_edge_ns,
     upper_edge_ns,
 )
-
-# The second opinions are loops in plain Python; how long they take says nothing.
-unhurried = settings(deadline=None)
 
 S = 1_000_000_000
 # Every order of magnitude alike, and the neighbours of powers of two, where buckets change.
@@ -47,7 +44,6 @@ def hdr(values: list[int]) -> HdrHistogram:
     return histogram
 
 
-@unhurried
 @given(VALUES)
 def test_the_bucket_of_a_value_is_where_the_trace_pipeline_puts_it(value: int) -> None:
     shift = max(0, value.bit_length() - 11)
@@ -64,7 +60,6 @@ def test_buckets_follow_each_other_without_gap_or_overlap() -> None:
     assert upper_edge_ns(index)[-1] == MOST_NS
 
 
-@unhurried
 @given(FULL_LISTS, st.lists(st.floats(0, 100), min_size=1, max_size=10))
 def test_percentiles_are_those_of_the_sorted_values_to_three_digits(
     values: list[int], percents: list[float]
@@ -80,7 +75,6 @@ def test_percentiles_are_those_of_the_sorted_values_to_three_digits(
     assert histogram.percentile(100) == ordered[-1]
 
 
-@unhurried
 @given(FULL_LISTS)
 def test_mean_and_extremes(values: list[int]) -> None:
     histogram = of(values)
@@ -96,7 +90,7 @@ def test_the_deviation_is_that_of_the_values() -> None:
     assert EMPTY.deviation_ns == 0
 
 
-@settings(deadline=None, max_examples=15)  # it walks through all its buckets in Python
+@settings(max_examples=15)  # it walks through all its buckets in Python
 @given(st.lists(st.integers(0, 10**8), min_size=1, max_size=50))
 def test_a_second_opinion_hdrhistogram(values: list[int]) -> None:
     ours, theirs = of(values), hdr(values)
@@ -113,7 +107,6 @@ def test_a_second_opinion_hdrhistogram(values: list[int]) -> None:
             assert min(theirs_ns, ours.max_ns) == ours.percentile(percent)
 
 
-@unhurried
 @given(st.lists(LISTS, min_size=2, max_size=4))
 def test_merging_knows_neither_order_nor_groups(parts: list[list[int]]) -> None:
     whole = of([value for part in parts for value in part])
@@ -126,7 +119,6 @@ def test_merging_knows_neither_order_nor_groups(parts: list[list[int]]) -> None:
     assert hash(Histogram.merged(histograms)) == hash(whole)
 
 
-@unhurried
 @given(LISTS)
 def test_buckets_and_pickles_give_the_same_histogram_back(values: list[int]) -> None:
     histogram = of(values)
@@ -143,29 +135,24 @@ def test_without_the_extremes_they_are_the_edges_of_the_outer_buckets() -> None:
     assert (histogram.min_ns, histogram.max_ns) == (5000, 70_015)
 
 
-@unhurried
 @given(FULL_LISTS, VALUES)
-def test_share_above_a_limit_counts_what_is_beyond_its_bucket(
-    values: list[int], limit: int
-) -> None:
+def test_values_up_to_a_limit_include_its_bucket(values: list[int], limit: int) -> None:
     edge = int(upper_edge_ns(bucket_index([limit]))[0])
     above = sum(value > edge for value in values)
-    assert of(values).share_above(limit) == pytest.approx(above / len(values))
     assert of(values).count_at_most(limit) == len(values) - above
 
 
-def test_an_empty_histogram_says_so() -> None:
+def test_an_empty_histogram_has_no_percentiles() -> None:
     assert Histogram.of([]) == EMPTY == Histogram.merged([]) == Recorder().histogram()
     assert EMPTY.count == 0
     assert math.isnan(EMPTY.mean_ns)
-    assert math.isnan(EMPTY.share_above(5))
     assert EMPTY.to_buckets() == ()
     assert EMPTY.corrected(5) == EMPTY
     with pytest.raises(ValueError, match="empty"):
         EMPTY.percentile(50)
 
 
-def test_what_is_no_time_is_refused() -> None:
+def test_an_invalid_time_is_refused() -> None:
     with pytest.raises(ValueError, match="negative: -1 ns"):
         Histogram.of([5, -1])
     with pytest.raises(TypeError, match="whole nanoseconds, not float64"):
@@ -209,7 +196,6 @@ def corrected_one_by_one(values: list[int], interval: int) -> list[int]:
     return result
 
 
-@unhurried
 @given(st.lists(st.integers(0, 50_000), max_size=30), st.integers(10, 60_000))
 def test_recording_with_correction_adds_what_was_due_meanwhile(
     values: list[int], interval: int
@@ -219,7 +205,6 @@ def test_recording_with_correction_adds_what_was_due_meanwhile(
     assert recorder.histogram() == of(corrected_one_by_one(values, interval))
 
 
-@unhurried
 @given(st.lists(st.integers(0, 200_000), min_size=1, max_size=3), st.integers(1, 10))
 def test_a_freeze_of_many_intervals_is_counted_by_bucket_to_the_same_effect(
     values: list[int], interval: int
@@ -229,7 +214,6 @@ def test_a_freeze_of_many_intervals_is_counted_by_bucket_to_the_same_effect(
     assert recorder.histogram() == of(corrected_one_by_one(values, interval))
 
 
-@unhurried
 @given(st.lists(st.integers(0, 2047), max_size=30), st.integers(1, 3000))
 def test_correcting_afterwards_is_exact_where_buckets_hold_one_value(
     values: list[int], interval: int
@@ -237,7 +221,6 @@ def test_correcting_afterwards_is_exact_where_buckets_hold_one_value(
     assert of(values).corrected(interval) == of(corrected_one_by_one(values, interval))
 
 
-@unhurried
 @given(
     st.lists(st.integers(1, 20 * S), min_size=1, max_size=30),
     st.integers(S // 100, 25 * S),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.domain.network.condition import Link, LinkCondition, NetworkTrace, TraceStep
+from penstock.domain.network.condition import Link, LinkCondition, NetworkProfile, ProfileStep
 from penstock.domain.network.delay_constant import ConstantDelay
 from penstock.domain.network.delay_normal import NormalDelay
 from penstock.domain.network.delay_pareto import ParetoDelay
@@ -17,12 +17,12 @@ from penstock.domain.network.loss_bernoulli import BernoulliLoss
 from penstock.domain.network.loss_gilbert_elliott import GilbertElliottLoss
 from penstock.testbed.lease import Lease
 from penstock.testbed.network import netlink
+from penstock.testbed.network.delay_queue import Held
 from penstock.testbed.network.encoding import decode, encode
-from penstock.testbed.network.fates import LinkFates
-from penstock.testbed.network.held import Held
 from penstock.testbed.network.nfqueue import parse_cuts, render_cuts, render_rules
+from penstock.testbed.network.packet_draws import LinkFates
+from penstock.testbed.network.profile_player import ProfilePlayer
 from penstock.testbed.network.topology import Topology
-from penstock.testbed.network.trace import TracePlayer
 
 TOPOLOGY = Topology(Lease("t", Path("/nowhere/t")), ("a", "b", "c"))
 SHAPED = LinkCondition(delay=ConstantDelay(ms=5))
@@ -233,8 +233,8 @@ LINKS = (Link(src="a", dst="b", condition=SHAPED),)
 
 def test_a_trace_is_played_step_by_step() -> None:
     notes = Notes()
-    steps = (TraceStep(at_s=0.0, links=LINKS), TraceStep(at_s=0.05, links=LINKS))
-    player = TracePlayer(notes, NetworkTrace(steps=steps, seed=4))
+    steps = (ProfileStep(at_s=0.0, links=LINKS), ProfileStep(at_s=0.05, links=LINKS))
+    player = ProfilePlayer(notes, NetworkProfile(steps=steps, seed=4))
     player.start()
     assert player.join(5)
     assert notes.told == [(LINKS, "4.0"), (LINKS, "4.1")]
@@ -244,14 +244,14 @@ def test_a_trace_is_played_step_by_step() -> None:
 
 def test_leaving_the_block_stops_the_trace() -> None:
     notes = Notes()
-    steps = (TraceStep(at_s=0.0, links=LINKS), TraceStep(at_s=60, links=LINKS))
-    with TracePlayer(notes, NetworkTrace(steps=steps)) as player:
+    steps = (ProfileStep(at_s=0.0, links=LINKS), ProfileStep(at_s=60, links=LINKS))
+    with ProfilePlayer(notes, NetworkProfile(steps=steps)) as player:
         assert not player.join(0.01)
     assert len(notes.told) <= 1
 
 
 def test_a_step_that_fails_is_raised_where_it_is_awaited() -> None:
-    player = TracePlayer(Notes(), NetworkTrace(steps=(TraceStep(at_s=0.0, links=()),)))
+    player = ProfilePlayer(Notes(), NetworkProfile(steps=(ProfileStep(at_s=0.0, links=()),)))
     player.start()
     with pytest.raises(ValueError, match="nothing to set"):
         player.join(5)

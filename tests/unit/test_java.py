@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.domain.errors import MissingPart
-from penstock.java import find_java, parse_version
+from penstock.java.find import find_java, parse_version
 
 OPENJDK_17 = 'openjdk version "17.0.15" 2025-04-15\nOpenJDK Runtime Environment (build 17.0.15+6)'
 

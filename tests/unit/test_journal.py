@@ -16,16 +16,16 @@ import pytest
 
 from penstock.domain.errors import BadInput, PenstockError
 from penstock.domain.trace import TRACES
-from penstock.measure import journal as journals
-from penstock.measure.journal import Journal, Writer, recover, to_parquet
-from penstock.measure.trace import journal_schema, schema
+from penstock.load import journal as journals
+from penstock.load.journal import Journal, Writer, recover, to_parquet
+from penstock.load.trace_schema import journal_schema, schema
 
 BATCHES, ROWS = 4, 100
 
 
 def _columns(batch: int) -> dict[str, Any]:
     ids = range(batch * ROWS, (batch + 1) * ROWS)
-    told = pa.array(["acknowledged"] * (ROWS - 1) + ["failed"])
+    outcome = pa.array(["acknowledged"] * (ROWS - 1) + ["failed"])
     # A different text in every batch: the dictionary of the column changes on the way.
     error = pa.array([None] * (ROWS - 1) + [f"_ERROR_{batch}"])
     text = pa.dictionary(pa.int8(), pa.string())
@@ -34,7 +34,7 @@ def _columns(batch: int) -> dict[str, Any]:
         "size_bytes": pa.array([100] * ROWS, pa.int32()),
         "intended_ns": pa.array(ids, pa.int64()),
         "sent_ns": pa.array(ids, pa.int64()),
-        "told": told.dictionary_encode().cast(text),
+        "outcome": outcome.dictionary_encode().cast(text),
         "error": error.dictionary_encode().cast(text),
     }
 
@@ -58,11 +58,11 @@ def test_a_journal_becomes_parquet(written: Path) -> None:
     assert not written.exists()
     table = pq.read_table(file)
     assert table.schema.equals(schema("sent"), check_metadata=True)
-    assert table.schema.metadata[b"penstock.trace.format"] == b"1"
+    assert table.schema.metadata[b"penstock.trace.format"] == b"2"
     assert table.column("id").to_pylist() == list(range(rows))
     errors = table.column("error").drop_null().to_pylist()
     assert errors == [f"_ERROR_{batch}" for batch in range(BATCHES)]
-    assert table.column("told_ns").null_count == rows
+    assert table.column("reported_ns").null_count == rows
     assert not list(file.parent.glob("*.draft"))
 
 
@@ -180,7 +180,7 @@ class _SmallDisk:
         self.closed = True
 
 
-def test_a_full_disk_is_said_and_what_was_written_is_kept(
+def test_a_full_disk_is_reported_and_the_trace_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journals, "_create", lambda path: _SmallDisk(path, room=20_000))
@@ -190,7 +190,7 @@ def test_a_full_disk_is_said_and_what_was_written_is_kept(
         for batch in range(100):
             writer.give(partial(journal.append, _columns(batch)))
         writer.finish()
-    assert "make room" in error.value.fix
+    assert "free disk space" in error.value.fix
     (found,) = recover(tmp_path)
     assert found.rows >= ROWS
     assert not found.is_complete

@@ -5,9 +5,9 @@ from __future__ import annotations
 import base64
 from pathlib import Path
 
-from penstock.java import Java
+from penstock.java.find import Java
 from penstock.testbed.kafka import broker_command, random_uuid
-from penstock.testbed.parts import Parts
+from penstock.testbed.toolchain import Toolchain
 
 
 def test_a_uuid_is_never_taken_for_an_option() -> None:
@@ -17,20 +17,22 @@ def test_a_uuid_is_never_taken_for_an_option() -> None:
     assert all(len(base64.urlsafe_b64decode(f"{uuid}==")) == 16 for uuid in made)
 
 
-def make_parts(archive: Path) -> Parts:
-    return Parts(Java(Path("java"), 17, "17"), (Path("k.jar"),), Path("a.jar"), Path("r"), archive)
+def make_toolchain(archive: Path) -> Toolchain:
+    return Toolchain(
+        Java(Path("java"), 17, "17"), (Path("k.jar"),), Path("a.jar"), Path("r"), archive
+    )
 
 
 def test_the_archive_is_used_if_it_is_there(tmp_path: Path) -> None:
     archive = tmp_path / "kafka.jsa"
-    without = broker_command(make_parts(archive), tmp_path, 384, True, None)
+    without = broker_command(make_toolchain(archive), tmp_path, 384, True, None)
     archive.touch()
-    having = broker_command(make_parts(archive), tmp_path, 384, True, None)
+    having = broker_command(make_toolchain(archive), tmp_path, 384, True, None)
     assert not any("SharedArchiveFile" in word for word in without)
     assert f"-XX:SharedArchiveFile={archive}" in having
 
 
 def test_no_secret_is_on_the_command_line(tmp_path: Path) -> None:
-    command = broker_command(make_parts(tmp_path / "none"), tmp_path, 384, True, None)
+    command = broker_command(make_toolchain(tmp_path / "none"), tmp_path, 384, True, None)
     agent = next(word for word in command if word.startswith("-javaagent"))
     assert agent == f"-javaagent:a.jar=config={tmp_path / 'agent.properties'}"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.domain.lake.partition import Partition
 from penstock.domain.lake.report import BatchReport, LandedRange, LaneReport
-from penstock.pipeline.lake.capacity import saturated, summarise
-from penstock.pipeline.lake.landing import Landed
+from penstock.lake.capacity import saturated, stored_share, summarise
+from penstock.lake.landing import Landed
 
 
 def batch(number: int, *is_saturated: bool) -> Landed:
@@ -20,7 +21,7 @@ def batch(number: int, *is_saturated: bool) -> Landed:
                     partition=lane,
                     start=0,
                     end=100,
-                    known_end=1000,
+                    known_end=1000 if full else 100,
                     lost_from=0,
                     rows={"events": 100},
                     offset_sums={"events": "1"},
@@ -30,11 +31,10 @@ def batch(number: int, *is_saturated: bool) -> Landed:
             gather_s=0.1,
             decode_s=0.2,
             write_s=0.3,
-            is_saturated=full,
         )
         for lane, full in enumerate(is_saturated)
     )
-    return Landed(BatchReport(batch=number, lanes=lanes), {}, 0.1, 0, False)
+    return Landed(BatchReport(batch=number, lanes=lanes), 0.1, 0, False)
 
 
 def test_only_saturated_cycles_count_and_the_first_ones_do_not() -> None:
@@ -42,8 +42,9 @@ def test_only_saturated_cycles_count_and_the_first_ones_do_not() -> None:
         (float(i), batch(i, full)) for i, full in enumerate([True, True, True, True, False, True])
     ]
     cycles, idle = saturated(landed)
-    assert len(cycles) == 2
-    assert idle == 4  # three while it got warm, one that had nothing more to read
+    assert len(cycles) == 1
+    # Three while it got warm, one that left nothing to read, one that began with nothing to read.
+    assert idle == 5
     found = summarise(cycles, idle)
     assert found is not None
     assert found.bytes_per_s.p50 == pytest.approx(10_000)
@@ -60,3 +61,17 @@ def test_lanes_side_by_side_count_each() -> None:
 
 def test_of_idle_cycles_nothing_is_known() -> None:
     assert summarise(*saturated((float(i), batch(i, False)) for i in range(9))) is None
+
+
+def test_what_is_stored_is_counted_for_what_was_landed() -> None:
+    # A log of 50,000 bytes with 1,000 records: 100 of them, 10,000 bytes, are 5,000 bytes there.
+    reports = [batch(0, True, True).report]
+    assert stored_share(reports, {Partition("t", 0): 50_000}) == pytest.approx(0.5)
+    assert stored_share(reports, {}) is None
+    both = {Partition("t", 0): 50_000, Partition("t", 1): 100_000, Partition("u", 0): 1}
+    assert stored_share(reports, both) == pytest.approx(0.75)
+    cycles, idle = saturated((float(i), batch(i, True)) for i in range(5))
+    capacity = summarise(cycles, idle, 0.75)
+    assert capacity is not None and capacity.stored_bytes_per_s == pytest.approx(7_500)
+    capacity = summarise(cycles, idle)
+    assert capacity is not None and capacity.stored_bytes_per_s is None

@@ -1,4 +1,7 @@
-"""The end of a micro-batch, cut off at every step: what is there afterwards is there once."""
+"""The end of a micro-batch, cut off at every step: what is there afterwards is there once.
+
+Processes that were paused, and others that land meanwhile: test_lake_zombies.py.
+"""
 
 from __future__ import annotations
 
@@ -11,21 +14,27 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from hand_landed import (
+    PER_BATCH,
+    TABLES,
+    assert_landed_once,
+    consumer,
+    held,
+    land,
+    lanes,
+    ledger,
+    life,
+    pipeline_into,
+)
 from penstock.domain.errors import PenstockError
-from penstock.domain.lake.pipeline import Pipeline, Stream
+from penstock.domain.lake.partition import Partition
+from penstock.domain.lake.pipeline import Pipeline
 from penstock.domain.lake.report import LandedRange, LaneReport
-from penstock.pipeline.lake import landing as module
-from penstock.pipeline.lake.files import write_rows
-from penstock.pipeline.lake.landing import LEDGER_COLUMNS, Landing
-from penstock.pipeline.lake.memory import Memory
-from penstock.pipeline.lake.query import owned
-from penstock.pipeline.lake.records import Records
-from penstock.pipeline.lake.sorting import Sorter
-from penstock.pipeline.lake.standing import Standing, standing
-from penstock.pipeline.lake.tables import Tables
-
-PER_BATCH = 3
-TABLES = ("as", "bs")
+from penstock.lake import landing as module
+from penstock.lake.checkpoint import Checkpoint
+from penstock.lake.compact import compact
+from penstock.lake.ownership import owned
+from penstock.lake.tables import OpenTable, position_of
 
 
 class Killed(BaseException):
@@ -34,62 +43,7 @@ class Killed(BaseException):
 
 @pytest.fixture
 def pipeline(tmp_path: Path) -> Pipeline:
-    streams = tuple(Stream(topics=(f"topic-{t}",), table=t) for t in TABLES)
-    return Pipeline(name="p", bootstrap_servers="x:1", streams=streams, lake=str(tmp_path))
-
-
-def life(pipeline: Pipeline) -> Landing:
-    """A new process: all that is known is on disk."""
-    memory = Memory(Path(pipeline.checkpoint_path))
-    identity, is_new = memory.open(pipeline)
-    tables = Tables(Path(pipeline.lake), identity.id)
-    schemas = {**Sorter(pipeline).schemas(), pipeline.ledger_table: LEDGER_COLUMNS}
-    tables.prepare(schemas, must_be_empty=is_new)
-    tables.check_not_ahead(memory.newest_order)
-    return Landing(Path(pipeline.lake), memory, tables, pipeline.ledger_table)
-
-
-def lanes(pipeline: Pipeline, batch: int) -> Sequence[LaneReport]:
-    """What two lanes would have written of two topics."""
-    (Path(pipeline.checkpoint_path) / "spark/offsets").mkdir(parents=True, exist_ok=True)
-    (Path(pipeline.checkpoint_path) / "spark/offsets" / str(batch)).touch()
-    reports = []
-    for lane, table in enumerate(TABLES):
-        start = batch * PER_BATCH
-        offsets = list(range(start, start + PER_BATCH))
-        rows = Records(
-            [f"topic-{table}"] * PER_BATCH,
-            [0] * PER_BATCH,
-            offsets,
-            [1000] * PER_BATCH,
-            [None] * PER_BATCH,
-            [None] * PER_BATCH,
-            [b"x"] * PER_BATCH,
-        )
-        done = Sorter(pipeline).sort(rows)
-        file = write_rows(Path(pipeline.lake), table, done.tables[table][0], "part", "zstd")
-        found = LandedRange(
-            topic=f"topic-{table}",
-            partition=0,
-            start=start,
-            end=start + PER_BATCH,
-            known_end=start + PER_BATCH,
-            lost_from=start,
-            rows={table: PER_BATCH},
-            offset_sums={table: str(sum(offsets))},
-        )
-        reports.append(LaneReport(batch=batch, lane=lane, files=(file,), ranges=(found,)))
-    return reports
-
-
-def held(pipeline: Pipeline, table: str) -> Counter[int]:
-    rows = DeltaTable(f"{pipeline.lake}/{table}").to_pyarrow_table(columns=["kafka_offset"])
-    return Counter(rows.column(0).to_pylist())
-
-
-def ledger(pipeline: Pipeline) -> Counter[tuple[str, int]]:
-    rows = DeltaTable(f"{pipeline.lake}/{pipeline.ledger_table}").to_pyarrow_table()
-    return Counter((row["topic"], row["start_offset"]) for row in rows.to_pylist())
+    return pipeline_into(tmp_path)
 
 
 def cut_before(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, call: int) -> None:
@@ -105,11 +59,12 @@ def cut_before(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, call: int
 
 
 CUTS = [
-    pytest.param(Memory, "write_report", 0, id="before the report"),
-    pytest.param(Tables, "land", 0, id="before the first table"),
-    pytest.param(Tables, "land", 1, id="before the second table"),
+    pytest.param(Checkpoint, "write_report", 0, id="before the report"),
     pytest.param(module, "write_rows", 0, id="before the ledger's file"),
-    pytest.param(Tables, "land", 2, id="before the ledger"),
+    pytest.param(OpenTable, "add", 0, id="before the ledger"),
+    pytest.param(OpenTable, "add", 1, id="before the first table"),
+    pytest.param(OpenTable, "add", 2, id="before the second table"),
+    pytest.param(Checkpoint, "note_landed", 0, id="after the last table"),
 ]
 
 
@@ -117,11 +72,11 @@ CUTS = [
 def test_cut_off_at_any_step_it_is_landed_once(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, call: int
 ) -> None:
-    life(pipeline).land(0, lambda: lanes(pipeline, 0))
+    land(life(pipeline), pipeline, 0)
     first = life(pipeline)
     with monkeypatch.context() as patched, pytest.raises(Killed):
         cut_before(patched, owner, name, call)
-        first.land(1, lambda: lanes(pipeline, 1))
+        land(first, pipeline, 1)
     # Spark gives the next life the same micro-batch, and it writes files anew if it is asked to.
     asked: list[int] = []
 
@@ -130,83 +85,153 @@ def test_cut_off_at_any_step_it_is_landed_once(
         return lanes(pipeline, 1)
 
     landed = life(pipeline).land(1, again)
-    assert bool(asked) == (owner is Memory), "what has a report must not be read again"
-    assert landed.is_recovered == (owner is not Memory)
-    life(pipeline).land(2, lambda: lanes(pipeline, 2))
-    for table in TABLES:
-        assert held(pipeline, table) == Counter(range(3 * PER_BATCH))
-    assert ledger(pipeline) == Counter(
-        (f"topic-{t}", b * PER_BATCH) for t in TABLES for b in range(3)
-    )
+    has_report = name != "write_report"
+    assert bool(asked) != has_report, "what has a report must not be read again"
+    assert landed.is_recovered == has_report
+    land(life(pipeline), pipeline, 2)
+    assert_landed_once(pipeline, 3)
+
+
+def test_tables_hold_nothing_that_the_ledger_does_not_know(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = life(pipeline)
+    seen: list[tuple[int, int]] = []
+    add = OpenTable.add
+
+    def watched(self: OpenTable, *args: Any) -> None:
+        add(self, *args)
+        seen.append((ledger(pipeline).total(), sum(held(pipeline, t).total() for t in TABLES)))
+
+    monkeypatch.setattr(OpenTable, "add", watched)
+    land(one, pipeline, 0)
+    assert seen == [(2, 0), (2, PER_BATCH), (2, 2 * PER_BATCH)]
+
+
+def test_the_ledger_keeps_who_landed_what_and_how_far(pipeline: Pipeline) -> None:
+    one = life(pipeline)
+    land(one, pipeline, 0, 1)
+    table = DeltaTable(f"{pipeline.lake}/{pipeline.ledger_table}")
+    assert {row["writer"] for row in table.to_pyarrow_table().to_pylist()} == {one.tables.writer}
+    for name in TABLES:
+        position = position_of(Partition(f"topic-{name}", 0))
+        assert table.transaction_version(position) == 2 * PER_BATCH
+
+
+def test_epochs_and_truncations_are_in_the_ledger(pipeline: Pipeline) -> None:
+    one = life(pipeline)
+    land(one, pipeline, 0)
+
+    def after_a_truncation() -> Sequence[LaneReport]:
+        first, second = lanes(pipeline, 1)
+        read = replace(first.ranges[0], truncated_from=1, leader_epoch=5, epoch_end=4)
+        # Nothing was read of it, and its row must not get lost.
+        unread = LandedRange(
+            topic="topic-bs",
+            partition=0,
+            start=PER_BATCH,
+            end=PER_BATCH,
+            known_end=PER_BATCH,
+            lost_from=PER_BATCH,
+            truncated_from=2,
+        )
+        return [replace(first, ranges=(read,)), replace(second, files=(), ranges=(unread,))]
+
+    one.land(1, after_a_truncation)
+    rows = DeltaTable(f"{pipeline.lake}/{pipeline.ledger_table}").to_pyarrow_table().to_pylist()
+    found = {
+        row["topic"]: (row["truncated_from"], row["leader_epoch"], row["epoch_end"])
+        for row in rows
+        if row["batch"] == 1
+    }
+    assert found == {"topic-as": (1, 5, 4), "topic-bs": (2, None, None)}
+    one.land(2, lambda: lanes(pipeline, 2)[:1])
+    one.land(3, lambda: lanes(pipeline, 3, start=PER_BATCH)[1:])
+    assert held(pipeline, "bs") == Counter(range(2 * PER_BATCH))
 
 
 def test_a_micro_batch_that_is_done_is_not_landed_again(pipeline: Pipeline) -> None:
-    life(pipeline).land(0, lambda: lanes(pipeline, 0))
-    again = life(pipeline).land(0, lambda: pytest.fail("it was read again"))
+    """Not even after a compaction, when its files are no longer in the table."""
+    land(life(pipeline), pipeline, 0, 1)
+    assert [*compact(pipeline, 1_000_000)]
+    again = life(pipeline).land(1, lambda: pytest.fail("it was read again"))
     assert again.is_recovered
-    assert again.versions == {"as": 1, "bs": 1}
-    assert held(pipeline, "as") == Counter(range(PER_BATCH))
+    assert_landed_once(pipeline, 2)
 
 
 def test_a_checkpoint_older_than_the_tables_is_refused(pipeline: Pipeline) -> None:
     """Its numbers would be taken for done, and what they hold now for landed."""
-    for batch in range(2):
-        life(pipeline).land(batch, lambda: lanes(pipeline, batch))  # noqa: B023
+    land(life(pipeline), pipeline, 0, 1)
     checkpoint = Path(pipeline.checkpoint_path)
     (checkpoint / "reports/1.json").unlink()
-    with pytest.raises(PenstockError, match="older than the tables"):
-        life(pipeline).land(1, lambda: lanes(pipeline, 1))
-    (checkpoint / "reports/1.json").unlink()
+    for _ in range(2):  # it must not leave a report that the next try takes for the right one
+        with pytest.raises(PenstockError, match="older than the tables"):
+            land(life(pipeline), pipeline, 1)
     (checkpoint / "spark/offsets/1").unlink()
     with pytest.raises(PenstockError, match="older than the tables"):
         life(pipeline)
-    assert held(pipeline, "as") == Counter(range(2 * PER_BATCH))
+    assert_landed_once(pipeline, 2)
 
 
-def test_a_new_checkpoint_for_old_tables_is_refused(pipeline: Pipeline) -> None:
-    """Everything would be landed a second time."""
-    life(pipeline).land(0, lambda: lanes(pipeline, 0))
-    with pytest.raises(PenstockError, match="holds rows already"):
-        life(replace(pipeline, checkpoint=f"{pipeline.lake}/_pipelines/another"))
-    with pytest.raises(PenstockError, match="holds rows already"):
-        life(replace(pipeline, name="q"))
+def test_files_that_are_gone_before_the_report_are_read_again(pipeline: Pipeline) -> None:
+    def vacuumed() -> Sequence[LaneReport]:
+        reports = lanes(pipeline, 0)
+        (Path(pipeline.lake) / "bs" / reports[1].files[0].path).unlink()
+        return reports
+
+    with pytest.raises(PenstockError, match="was removed before the report"):
+        life(pipeline).land(0, vacuumed)
+    assert Checkpoint(Path(pipeline.checkpoint_path)).newest_report == -1
+    land(life(pipeline), pipeline, 0)
+    assert_landed_once(pipeline, 1)
 
 
-def test_files_that_are_gone_before_they_are_committed_are_missed(
+@pytest.mark.parametrize(
+    ("add", "told"), [(0, "which is in no table yet"), (1, "which is in the ledger")]
+)
+def test_files_that_are_gone_after_the_report_are_missed(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, add: int, told: str
+) -> None:
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        cut_before(patched, OpenTable, "add", add)
+        land(life(pipeline), pipeline, 0)
+    for file in Path(pipeline.lake, "as").glob("*.parquet"):
+        file.unlink()
+    for _ in range(2):
+        with pytest.raises(PenstockError, match=told):
+            land(life(pipeline), pipeline, 0)
+    assert held(pipeline, "as") == Counter()
+
+
+def test_a_report_whose_files_are_gone_may_be_removed_and_its_records_are_read_again(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched, pytest.raises(Killed):
-        cut_before(patched, Tables, "land", 0)
-        life(pipeline).land(0, lambda: lanes(pipeline, 0))
-    assert standing(pipeline) is Standing.HALF_LANDED
-    for file in Path(pipeline.lake, "bs").glob("*.parquet"):
+        cut_before(patched, OpenTable, "add", 0)
+        land(life(pipeline), pipeline, 0)
+    for file in Path(pipeline.lake, "as").glob("*.parquet"):
         file.unlink()
-    with pytest.raises(PenstockError, match="and is gone"):
-        life(pipeline).land(0, lambda: pytest.fail("it was read again"))
+    with pytest.raises(PenstockError, match=r"remove reports/0\.json"):
+        land(life(pipeline), pipeline, 0)
+    (Path(pipeline.checkpoint_path) / "reports/0.json").unlink()
+    land(life(pipeline), pipeline, 0)
+    assert_landed_once(pipeline, 1)
 
 
-def test_of_two_who_land_the_same_micro_batch_one_is_refused(pipeline: Pipeline) -> None:
-    one, two = life(pipeline), life(pipeline)
-
-    def meanwhile() -> Sequence[LaneReport]:
-        one.land(0, lambda: lanes(pipeline, 0))
-        return lanes(pipeline, 0)
-
-    with pytest.raises(PenstockError, match="somebody else landed this micro-batch"):
-        two.land(0, meanwhile)
-    assert held(pipeline, "as") == Counter(range(PER_BATCH))
-
-
-def test_whether_tables_stand_still(pipeline: Pipeline) -> None:
-    assert standing(pipeline) is Standing.SETTLED
-    life(pipeline).land(0, lambda: lanes(pipeline, 0))
-    assert standing(pipeline) is Standing.SETTLED
-    with owned(pipeline):
-        assert standing(pipeline) is Standing.AT_WORK
+def test_what_was_half_landed_goes_to_the_table_that_it_was_for(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though the file calls it otherwise by now."""
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        cut_before(patched, OpenTable, "add", 1)
+        land(life(pipeline), pipeline, 0)
+    streams = (replace(pipeline.streams[0], table="renamed"), pipeline.streams[1])
+    land(life(replace(pipeline, streams=streams)), pipeline, 0)
+    assert_landed_once(pipeline, 1)
 
 
 def test_a_checkpoint_without_its_orders_is_refused(pipeline: Pipeline) -> None:
-    life(pipeline).land(0, lambda: lanes(pipeline, 0))
+    land(life(pipeline), pipeline, 0)
     (Path(pipeline.checkpoint_path) / "spark/offsets/0").unlink()
     with pytest.raises(PenstockError, match="restore the checkpoint as a whole"):
         life(pipeline)
@@ -214,20 +239,103 @@ def test_a_checkpoint_without_its_orders_is_refused(pipeline: Pipeline) -> None:
 
 def test_what_is_landed_is_known_after_the_log_was_summed_up(pipeline: Pipeline) -> None:
     """Delta writes checkpoints of its log; transaction numbers must be in them."""
+    land(life(pipeline), pipeline, *range(55))
+    for table in (*TABLES, pipeline.ledger_table):
+        assert list(Path(pipeline.lake, table, "_delta_log").glob("*.checkpoint*.parquet"))
+    land(life(pipeline), pipeline, 54, 55)
+    assert_landed_once(pipeline, 56)
+
+
+def test_of_reports_some_of_the_last_are_kept(pipeline: Pipeline) -> None:
+    land(life(pipeline), pipeline, *range(25))
+    checkpoint = Checkpoint(Path(pipeline.checkpoint_path))
+    assert [report.batch for report in checkpoint.reports()] == list(range(5, 25))
+    assert checkpoint.newest_landed == 24
+    assert len([*(checkpoint.path / "reports").iterdir()]) == 40
+
+
+def test_a_transaction_is_looked_up_only_if_somebody_else_committed(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
     one = life(pipeline)
-    for batch in range(55):
-        one.land(batch, lambda: lanes(pipeline, batch))  # noqa: B023
-    assert list(Path(pipeline.lake, "as/_delta_log").glob("*.checkpoint*.parquet"))
-    again = life(pipeline).land(54, lambda: pytest.fail("it was read again"))
-    assert again.versions["as"] == 55
-    assert held(pipeline, "as") == Counter(range(55 * PER_BATCH))
+    land(one, pipeline, 0)
+    looked_up: list[str] = []
+    original = DeltaTable.transaction_version
+
+    def watched(self: DeltaTable, app: str) -> int | None:
+        looked_up.append(app)
+        return original(self, app)
+
+    monkeypatch.setattr(DeltaTable, "transaction_version", watched)
+    land(one, pipeline, 1, 2)
+    assert looked_up == []
+    DeltaTable(f"{pipeline.lake}/{pipeline.ledger_table}").optimize.compact()
+    land(one, pipeline, 3)
+    positions = [position_of(Partition(f"topic-{t}", 0)) for t in TABLES]
+    assert sorted(looked_up) == sorted([one.tables.writer, *positions])
+    assert_landed_once(pipeline, 4)
+
+
+def test_plain_consumers_land_into_the_same_tables(pipeline: Pipeline) -> None:
+    one, two = consumer(pipeline, 1), consumer(pipeline, 2)
+    for batch in range(3):
+        land(one, pipeline, batch, partition=1)
+        land(two, pipeline, batch, partition=2)
+    for number in (1, 2):
+        consumer(pipeline, number)
+        assert_landed_once(pipeline, 3, partition=number)
+
+
+def test_a_second_lander_is_refused_at_its_start(pipeline: Pipeline) -> None:
+    """With the same checkpoint, and with another one for the same ledger."""
+    elsewhere = replace(pipeline, checkpoint=f"{pipeline.lake}/_pipelines/elsewhere")
+    with owned(pipeline):
+        for other in (pipeline, elsewhere):
+            for among_equals in (False, True):
+                with (
+                    pytest.raises(PenstockError, match="in use by another command"),
+                    owned(other, among_equals=among_equals),
+                ):
+                    pass
+    assert not Path(pipeline.lake, pipeline.ledger_table).exists()
+    with owned(pipeline, among_equals=True), owned(pipeline, among_equals=True):
+        land(life(pipeline), pipeline, 0)  # neither lock is in the way of what is made there
+    assert_landed_once(pipeline, 1)
 
 
 def test_lanes_that_say_the_wrong_thing_land_nothing(pipeline: Pipeline) -> None:
     one = life(pipeline)
     twice = lanes(pipeline, 0)
-    with pytest.raises(PenstockError, match="carried out order 0 in micro-batch 7"):
+    with pytest.raises(PenstockError, match="ran order 0 in micro-batch 7"):
         one.land(7, lambda: twice)
     with pytest.raises(PenstockError, match="two lanes read topic-as-0"):
         one.land(0, lambda: [twice[0], twice[0]])
+    empty = [replace(lane, ranges=()) for lane in twice]
+    with pytest.raises(PenstockError, match="has files but no offsets"):
+        one.land(0, lambda: empty)
     assert held(pipeline, "as") == Counter()
+
+
+def test_a_range_that_does_not_follow_on_the_ledger_is_refused(pipeline: Pipeline) -> None:
+    land(life(pipeline), pipeline, 0)
+    with pytest.raises(PenstockError, match=r"topic-as-0 is landed up to 3, .* begins at 4"):
+        life(pipeline).land(1, lambda: lanes(pipeline, 1, start=PER_BATCH + 1))
+    assert_landed_once(pipeline, 1)
+
+
+def test_offsets_that_were_lost_are_part_of_what_the_ledger_accounts_for(
+    pipeline: Pipeline,
+) -> None:
+    land(life(pipeline), pipeline, 0)
+    lost = 2
+
+    def after_a_loss() -> Sequence[LaneReport]:
+        reports = lanes(pipeline, 1, start=PER_BATCH + lost)
+        return [
+            replace(lane, ranges=(replace(lane.ranges[0], lost_from=PER_BATCH),))
+            for lane in reports
+        ]
+
+    life(pipeline).land(1, after_a_loss)
+    life(pipeline).land(2, lambda: lanes(pipeline, 2, start=2 * PER_BATCH + lost))
+    assert held(pipeline, "as").total() == 3 * PER_BATCH

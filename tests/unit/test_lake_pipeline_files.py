@@ -8,27 +8,31 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
 import fastavro
 import pytest
 from prometheus_client import CollectorRegistry
 
-from penstock.domain.errors import BadInput
-from penstock.domain.lake.decoder import AvroDecoder
+from penstock.domain.errors import BadInput, LaneBlocked
 from penstock.domain.lake.report import BatchReport, LandedFile, LandedRange, LaneReport
-from penstock.pipeline.lake import resolve
-from penstock.pipeline.lake.decoders import decoding_of
-from penstock.pipeline.lake.landing import Landed
-from penstock.pipeline.lake.memory import Hindrance, Memory
-from penstock.pipeline.lake.metrics import Metrics, serve
-from penstock.pipeline.lake.query import with_retries
-from penstock.pipeline.lake.status import Watch
+from penstock.lake import pipeline_file
+from penstock.lake.checkpoint import Blocker, Checkpoint
+from penstock.lake.decoded import Limits
+from penstock.lake.decoders import decoding_of
+from penstock.lake.decoders.avro import AvroDecoder
+from penstock.lake.decoders.registry import latest_schema
+from penstock.lake.isolated.isolation import Host
+from penstock.lake.landing import Landed
+from penstock.lake.metrics import Metrics, serve
+from penstock.lake.query import with_retries
+from penstock.lake.status import Watch
 from penstock.testbed.machine import free_ports
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "pipelines"
-OLD = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "long"}]}
-NEW = {**OLD, "fields": [*OLD["fields"], {"name": "b", "type": "string", "default": "none"}]}  # type: ignore[misc]
+OLD: dict[str, Any] = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "long"}]}
+NEW = {**OLD, "fields": [*OLD["fields"], {"name": "b", "type": "string", "default": "none"}]}
 
 
 @pytest.fixture
@@ -41,7 +45,8 @@ def registry() -> Iterator[str]:
             found = answers.get(self.path)
             self.send_response(200 if found else 404)
             self.end_headers()
-            self.wfile.write(json.dumps({"schema": json.dumps(found)} if found else {}).encode())
+            answer = {"schema": json.dumps(found)} if found else {"error_code": 40403}
+            self.wfile.write(json.dumps(answer).encode())
 
         def log_message(self, *_: object) -> None: ...
 
@@ -54,7 +59,7 @@ def registry() -> Iterator[str]:
     server.server_close()
 
 
-def avro(number: int, schema: object, row: dict[str, object]) -> bytes:
+def avro(number: int, schema: dict[str, Any], row: dict[str, object]) -> bytes:
     out = io.BytesIO()
     fastavro.schemaless_writer(out, fastavro.parse_schema(schema), row)
     return b"\0" + number.to_bytes(4, "big") + out.getvalue()
@@ -65,10 +70,10 @@ def avro(number: int, schema: object, row: dict[str, object]) -> bytes:
 
 @pytest.mark.parametrize("name", ["raw.yaml", "events.yaml"])
 def test_the_examples_can_be_run(name: str) -> None:
-    wanted = resolve.load(EXAMPLES / name)
+    wanted = pipeline_file.load(EXAMPLES / name)
     assert Path(wanted.lake).is_absolute()
     for stream in wanted.streams:
-        assert decoding_of(stream.decoder).schema.names
+        assert decoding_of(stream.decoder, Host(Limits())).schema.names
 
 
 def test_what_stands_in_other_files_is_taken_in(tmp_path: Path) -> None:
@@ -79,41 +84,44 @@ def test_what_stands_in_other_files_is_taken_in(tmp_path: Path) -> None:
         "name: p\nbootstrap_servers: x:1\nlake: lake\nclient_properties: client.properties\n"
         "streams: [{topics: [t], table: t, decoder: {kind: avro, schema_file: r.avsc}}]\n"
     )
-    wanted = resolve.load(file)
+    wanted = pipeline_file.load(file)
     assert wanted.lake == str(tmp_path / "lake")
     decoder = wanted.streams[0].decoder
     assert isinstance(decoder, AvroDecoder) and json.loads(decoder.schema or "") == OLD
-    config, _ = resolve.client_config(wanted)
+    config, _ = pipeline_file.client_config(wanted)
     assert config["sasl.password"] == "quiet"
     assert "quiet" not in repr(wanted)
 
 
 def test_records_of_another_schema_are_read_by_the_registrys(registry: str) -> None:
-    schema = resolve.latest_schema(registry, "r-value")
-    decoding = decoding_of(AvroDecoder(registry=registry, subject="r-value", schema=schema))
+    schema = latest_schema(registry, "r-value")
+    decoding = decoding_of(
+        AvroDecoder(registry=registry, subject="r-value", schema=schema), Host(Limits())
+    )
     found = decoding.decode([avro(7, OLD, {"a": 1}), b"\1bad", avro(9, OLD, {"a": 2})])
     assert found.columns.to_pylist() == [{"a": 1, "b": "none"}]
-    assert "does not begin with the number of a schema" in found.rejected[1]
-    assert "schemas/ids/9" in found.rejected[2]
+    assert "does not begin with the number of a schema" in found.rejected[1].detail
+    assert "the registry has no schema 9" in found.rejected[2].detail
     (port,) = free_ports(1)
-    away = decoding_of(AvroDecoder(registry=f"http://127.0.0.1:{port}", subject="r", schema=schema))
-    with pytest.raises(BadInput, match="does not give schemas/ids/7"):  # no record's fault
+    words = AvroDecoder(registry=f"http://127.0.0.1:{port}", subject="r", schema=schema)
+    away = decoding_of(words, Host(Limits()))
+    with pytest.raises(LaneBlocked, match="did not return schemas/ids/7"):  # no record's fault
         away.decode([avro(7, OLD, {"a": 1})])
-    with pytest.raises(BadInput, match="does not give subjects/other"):
-        resolve.latest_schema(registry, "other")
+    with pytest.raises(BadInput, match="did not return subjects/other"):
+        latest_schema(registry, "other")
 
 
-# --- memory -----------------------------------------------------------------------------------------
+# --- checkpoint -------------------------------------------------------------------------------------
 
 
-def test_what_hinders_the_source_is_told_and_forgotten(tmp_path: Path) -> None:
-    memory = Memory(tmp_path)
-    assert memory.hindrance() is None
-    memory.write_hindrance(Hindrance(message="no broker answers"))
-    assert memory.hindrance() == Hindrance(message="no broker answers")
-    memory.write_hindrance(None)
-    memory.write_hindrance(None)
-    assert memory.hindrance() is None
+def test_obstacles_of_the_source_are_reported_until_they_end(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path)
+    assert checkpoint.blocker() is None
+    checkpoint.write_blocker(Blocker(message="no broker answers"))
+    assert checkpoint.blocker() == Blocker(message="no broker answers")
+    checkpoint.write_blocker(None)
+    checkpoint.write_blocker(None)
+    assert checkpoint.blocker() is None
 
 
 @pytest.mark.parametrize(
@@ -148,9 +156,15 @@ def landed(at_ms: int, rows: int) -> Landed:
         size_bytes=rows * 100,
     )
     lane = LaneReport(
-        batch=0, lane=0, files=(file,), ranges=(found,), oldest_ms=at_ms - 3000, newest_ms=at_ms
+        batch=0,
+        lane=0,
+        files=(file,),
+        ranges=(found,),
+        oldest_ms=at_ms - 3000,
+        newest_ms=at_ms,
+        rejects={"not-json": 2, "no-table": 1},
     )
-    return Landed(BatchReport(batch=0, lanes=(lane,)), {"events": 1}, 0.01, at_ms, False)
+    return Landed(BatchReport(batch=0, lanes=(lane,)), 0.01, at_ms, False)
 
 
 def test_speeds_lag_and_freshness() -> None:
@@ -162,21 +176,26 @@ def test_speeds_lag_and_freshness() -> None:
     assert now.rows_per_s == pytest.approx(7.0)
     assert now.bytes_per_s == pytest.approx(700.0)
     assert now.tables["events"].oldest_s == pytest.approx(3.0)
+    assert now.rejects == {"not-json": 4, "no-table": 2}
     later = watch.status(100.0)
     assert later.rows == 70
     assert later.rows_per_s == 0.0
 
 
-def test_prometheus_is_told_the_same() -> None:
+def test_prometheus_has_the_same_figures() -> None:
     registry = CollectorRegistry()
     metrics = Metrics("p", registry)
     (port,) = free_ports(1)
     serve(registry, port)
     metrics.add(landed(100_000, 50))
+    metrics.see(Blocker(stalled_partitions=2, skipped_topics=("__consumer_offsets",)))
     with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
         text = answer.read().decode()
     assert 'penstock_rows_total{pipeline="p",table="events"} 50.0' in text
     assert 'penstock_lag{partition="0",pipeline="p",topic="t"} 40.0' in text
+    assert 'penstock_rejects_total{kind="not-json",pipeline="p"} 2.0' in text
     assert 'penstock_lost_offsets_total{partition="0",pipeline="p",topic="t"} 3.0' in text
-    with pytest.raises(BadInput, match=f"--metrics-port: {port} cannot be used"):
+    assert 'penstock_stalled_partitions{pipeline="p"} 2.0' in text
+    assert 'penstock_skipped_topics{pipeline="p"} 1.0' in text
+    with pytest.raises(BadInput, match=f"metrics port {port} cannot be used"):
         serve(registry, port)

@@ -14,6 +14,7 @@ from penstock.autoscaler.manifests import Place, executor_template, manifests, p
 from penstock.cli.pipeline import pipeline
 from penstock.domain.errors import BadInput
 from penstock.domain.lake.pipeline import Pipeline, Stream
+from penstock.lake.secrets import check_command_line
 
 PIPELINE = Pipeline(
     name="shop_events",
@@ -56,6 +57,7 @@ def test_they_belong_together() -> None:
     assert "executor.yaml" in config["data"]
     asked = pipeline.commands["run"].make_context("run", list(command[3:]))
     assert (asked.params["autoscale"], len(asked.params["conf"])) == ("inside", 14)
+    check_command_line(dict(given.split("=", 1) for given in asked.params["conf"]))
     assert asked.params["metrics_host"] == "0.0.0.0"
 
 
@@ -77,6 +79,7 @@ def test_what_is_secret_is_in_a_secret_and_in_no_manifest() -> None:
         manifests(secure, PLACE)
     place = replace(PLACE, secret="kafka")
     inside = placed(secure, place)
+    assert inside.lane_secrets == "from-file"
     container = manifests(secure, place)[-1]["spec"]["template"]["spec"]["containers"][0]
     for mounts in (
         container["volumeMounts"],

@@ -7,7 +7,7 @@ import pytest
 from penstock import specs
 from penstock.domain.errors import BadInput
 from penstock.domain.scenario import Scenario
-from penstock.measure.matrix import cells, short
+from penstock.runs.matrix import cells, short
 
 BASE = {
     "name": "orders",
@@ -24,8 +24,8 @@ def scenario(**more: object) -> Scenario:
 def test_without_a_matrix_there_is_one_cell() -> None:
     (only,) = cells(scenario(), "s.yaml")
     assert only.values == {}
-    assert only.experiment.name == "orders"
-    assert only.experiment.settings.linger_ms == 5
+    assert only.spec.name == "orders"
+    assert only.spec.settings.linger_ms == 5
 
 
 def test_every_combination_and_repeat_is_a_cell() -> None:
@@ -38,12 +38,12 @@ def test_every_combination_and_repeat_is_a_cell() -> None:
         "s.yaml",
     )
     assert [(c.number, c.repeat) for c in made] == [(n, r) for r in range(2) for n in range(1, 5)]
-    assert [c.experiment.settings.acks for c in made[:4]] == ["1", "1", "all", "all"]
-    assert [c.experiment.workload.payload.size_bytes for c in made[:4]] == [100, 1000, 100, 1000]
+    assert [c.spec.settings.acks for c in made[:4]] == ["1", "1", "all", "all"]
+    assert [c.spec.workload.payload.size_bytes for c in made[:4]] == [100, 1000, 100, 1000]
     # The rest stays as it was, and a repeat draws its own random numbers.
-    assert {c.experiment.settings.linger_ms for c in made} == {5}
-    assert {c.experiment.seed for c in made[:4]} == {7}
-    assert {c.experiment.seed for c in made[4:]} == {8}
+    assert {c.spec.settings.linger_ms for c in made} == {5}
+    assert {c.spec.seed for c in made[:4]} == {7}
+    assert {c.spec.seed for c in made[4:]} == {8}
     assert made[1].label == "acks=1, size_bytes=1000"
     assert len({c.folder for c in (*made, again)}) == 9
 
@@ -53,7 +53,7 @@ def test_the_first_cell_comes_again_at_the_end() -> None:
     *made, again = cells(scenario(repeats=2, matrix=matrix), "s.yaml")
     assert again.is_again
     assert not any(c.is_again for c in made)
-    assert again.experiment == made[0].experiment
+    assert again.spec == made[0].spec
     assert again.folder not in {c.folder for c in made}
     assert again.label == "acks=1, again"
     # Where there is nothing that could drift apart, or the user does without, it does not.
@@ -72,9 +72,9 @@ def test_kafkas_own_names_keep_their_dots() -> None:
         ),
         "s.yaml",
     )
-    assert [c.experiment.settings.batch_num_messages for c in made] == [1, 10]
-    assert made[0].experiment.topic.config == {"retention.ms": 1000}
-    assert made[0].experiment.settings.other == {"queue.buffering.max.kbytes": 64}
+    assert [c.spec.settings.batch_num_messages for c in made] == [1, 10]
+    assert made[0].spec.topic.config == {"retention.ms": 1000}
+    assert made[0].spec.settings.other == {"queue.buffering.max.kbytes": 64}
 
 
 def test_a_place_in_a_list_and_a_whole_part() -> None:
@@ -98,7 +98,7 @@ def test_a_place_in_a_list_and_a_whole_part() -> None:
         ),
         "s.yaml",
     )
-    found = made[1].experiment.cluster.network
+    found = made[1].spec.cluster.network
     assert found is not None
     assert specs.to_data(found)["links"][0]["condition"]["loss"]["share"] == 0.2
     assert made[0].values == {path: "0", "workload.arrivals": "poisson(rate_per_s=5)"}
@@ -110,7 +110,7 @@ def test_a_place_in_a_list_and_a_whole_part() -> None:
     [
         ({"settings.acks": ["2"]}, ["matrix: settings.acks=2", "settings.acks"]),
         ({"workload.payload.colour": [1]}, ["workload.payload.colour", "unknown"]),
-        ({"topic.name.x": [1]}, ["matrix.topic.name.x", "nothing below"]),
+        ({"topic.name.x": [1]}, ["matrix.topic.name.x", "its parent has no fields"]),
         ({"faults.3.at_s": [1]}, ["matrix: faults.3.at_s=1", "expected a list"]),
         ({"settings.acks": []}, ["matrix.settings.acks", "at least one"]),
     ],
@@ -125,7 +125,7 @@ def test_a_mistake_is_found_before_anything_runs(
 
 
 def test_what_is_expected_must_be_over_an_axis() -> None:
-    with pytest.raises(BadInput, match=r"settings\.linger\.ms.* is no axis"):
+    with pytest.raises(BadInput, match=r"settings\.linger\.ms.* is not an axis"):
         scenario(
             matrix={"settings.acks": ["1"]},
             expect=[{"kind": "falls", "figure": "lost_share", "over": "settings.linger.ms"}],
@@ -135,8 +135,11 @@ def test_what_is_expected_must_be_over_an_axis() -> None:
 @pytest.mark.parametrize(
     ("shape", "words"),
     [
-        ({"kind": "between", "at": [8, 7], "at_most": 1}, r"7.* is no value of .*\(8, 16\)"),
-        ({"kind": "falls", "where": {"settings.acks": "0"}}, r"0.* is no value of settings\.acks"),
+        ({"kind": "between", "at": [8, 7], "at_most": 1}, r"7.* is not a value of .*\(8, 16\)"),
+        (
+            {"kind": "falls", "where": {"settings.acks": "0"}},
+            r"0.* is not a value of settings\.acks",
+        ),
     ],
 )
 def test_what_is_expected_must_be_at_values_of_the_axis(
@@ -155,6 +158,6 @@ def test_a_value_may_change_other_fields_along_with_it() -> None:
     ]
     *made, _ = cells(scenario(matrix={"workload.payload.size_bytes": values}), "s.yaml")
     assert [c.label for c in made] == ["size_bytes=50", "size_bytes=100"]
-    assert [c.experiment.workload.payload.size_bytes for c in made] == [50, 100]
-    assert [c.experiment.workload.arrivals.mean_per_s for c in made] == [600, 300]
-    assert {c.experiment.settings.linger_ms for c in made} == {7}
+    assert [c.spec.workload.payload.size_bytes for c in made] == [50, 100]
+    assert [c.spec.workload.arrivals.mean_per_s for c in made] == [600, 300]
+    assert {c.spec.settings.linger_ms for c in made} == {7}

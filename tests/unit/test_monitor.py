@@ -11,6 +11,7 @@ from penstock.autoscaler.monitor import Monitor
 from penstock.domain.lake.order import Marks
 from penstock.domain.lake.partition import Partition
 from penstock.domain.lake.pipeline import Pipeline, Stream
+from penstock.kafka.brokers import BrokersUnavailable
 
 A, B = Partition("a", 0), Partition("b", 0)
 PIPELINE = Pipeline(
@@ -39,6 +40,9 @@ class Brokers:
     def __init__(self, clock: Clock) -> None:
         self.clock, self.partitions, self.takes_s = clock, {A, B}, 0.0
         self.known: set[str] = set()
+        self.silent: dict[Partition, str] = {}
+        self.skipped: tuple[str, ...] = ()
+        self.is_away = False
 
     def discover(
         self, pipeline: Pipeline, known: Collection[str] = ()
@@ -48,7 +52,9 @@ class Brokers:
 
     def marks(self, partitions: Collection[Partition]) -> dict[Partition, Marks]:
         self.clock.now_s += self.takes_s
-        return {p: Marks(0, int(20 * self.clock.now_s)) for p in partitions}
+        if self.is_away:
+            raise BrokersUnavailable("nobody answers")
+        return {p: Marks(0, int(20 * self.clock.now_s)) for p in partitions if p not in self.silent}
 
 
 class NoSizes:
@@ -96,3 +102,28 @@ def test_brokers_that_are_slow_are_believed_less_often(
     known = [one for one in told if one is not None]
     assert 2 <= len(known) < 8
     assert known[-1].partitions["a-0"].records_per_s == pytest.approx(20, rel=0.05)
+
+
+def test_partitions_that_do_not_answer_for_long_are_stalled(
+    world: tuple[Monitor, Brokers, Clock],
+) -> None:
+    monitor, brokers, clock = world
+    monitor.look()
+    brokers.silent = {B: "no leader"}
+    since_s = clock.now_s
+    for _ in range(9):
+        monitor.look()
+        clock.now_s += 0.5
+    assert monitor.stalled == {}  # an election takes a moment
+    clock.now_s += 0.5
+    monitor.look()
+    assert monitor.stalled == {B: since_s}
+    brokers.is_away = True
+    for _ in range(11):
+        with pytest.raises(BrokersUnavailable):
+            monitor.look()
+        clock.now_s += 0.5
+    assert monitor.stalled.keys() == {A, B}
+    brokers.is_away, brokers.silent = False, {}
+    monitor.look()
+    assert monitor.stalled == {}

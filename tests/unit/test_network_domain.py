@@ -13,8 +13,8 @@ from penstock.domain.network.condition import (
     HostNames,
     Link,
     LinkCondition,
-    NetworkTrace,
-    TraceStep,
+    NetworkProfile,
+    ProfileStep,
 )
 from penstock.domain.network.delay import Delay
 from penstock.domain.network.delay_constant import ConstantDelay
@@ -126,9 +126,11 @@ def test_every_kind_is_known_and_has_a_name_of_its_own() -> None:
             lambda: LinkCondition(reorder=0.1, delay=ConstantDelay(ms=1), in_order=True),
             "reorder",
         ),
-        (lambda: NetworkTrace(steps=()), "steps"),
+        (lambda: NetworkProfile(steps=()), "steps"),
         (
-            lambda: NetworkTrace(steps=(TraceStep(at_s=2, links=()), TraceStep(at_s=1, links=()))),
+            lambda: NetworkProfile(
+                steps=(ProfileStep(at_s=2, links=()), ProfileStep(at_s=1, links=()))
+            ),
             "steps",
         ),
     ],
@@ -137,7 +139,7 @@ def test_impossible_values_are_refused(make: object, field: str) -> None:
     with pytest.raises(FieldError) as refusal:
         make()  # type: ignore[operator]
     assert refusal.value.field == field
-    assert refusal.value.fix
+    assert refusal.value.rule
 
 
 def test_what_needs_an_emulator() -> None:

@@ -33,7 +33,7 @@ def test_combined_controllers_are_an_odd_number(brokers: int, voters: int) -> No
     assert all(broker for _, broker, _ in roles)
 
 
-def test_separate_controllers_are_no_brokers() -> None:
+def test_dedicated_controllers_are_not_brokers() -> None:
     roles = node_roles(ClusterSpec(brokers=2, controllers=3))
     assert [(i, broker) for i, broker, controller in roles if controller] == [
         (101, False),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -13,8 +14,8 @@ from penstock import specs
 from penstock.domain.arrivals import ConstantArrivals
 from penstock.domain.errors import BadInput
 from penstock.domain.scenario import Scenario
-from penstock.measure import openmessaging
-from penstock.measure.openmessaging import OpenMessagingWorkload, Translated, is_workload, load
+from penstock.runs import openmessaging
+from penstock.runs.openmessaging import OpenMessagingWorkload, Translated, is_workload, load
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 # What a file must say at the least.
@@ -116,8 +117,8 @@ def test_a_file_that_can_be_honoured_needs_no_note_but_on_content_and_address(
     [
         ({"topics": 3}, "topics", "3: a run has one topic; it gets all 3 partitions, 3 producers"),
         ({"subscriptionsPerTopic": 2}, "subscriptionsPerTopic", "one consumer group"),
-        ({"subscriptionsPerTopic": 0}, "subscriptionsPerTopic", "one reads nevertheless"),
-        ({"consumerPerSubscription": 0}, "subscriptionsPerTopic", "one reads nevertheless"),
+        ({"subscriptionsPerTopic": 0}, "subscriptionsPerTopic", "one is used"),
+        ({"consumerPerSubscription": 0}, "subscriptionsPerTopic", "one is used"),
         ({"consumerPerSubscription": 500}, "consumerPerSubscription", "500 consumers in all; 200"),
         ({"producersPerTopic": 5000}, "producersPerTopic", "1000 share the rate"),
         ({"producerRate": 0}, "producerRate", "10,000 messages/s are sent"),
@@ -132,10 +133,14 @@ def test_a_file_that_can_be_honoured_needs_no_note_but_on_content_and_address(
             "payload/payload-1Kb.data: is not read",
         ),
         ({"messageSize": 2}, "messageSize", "8 bytes"),
-        ({"warmupDurationMinutes": 90}, "warmupDurationMinutes", "cut to an hour"),
+        (
+            {"warmupDurationMinutes": 90},
+            "warmupDurationMinutes",
+            "reduced to the maximum of one hour",
+        ),
     ],
 )
-def test_what_cannot_be_honoured_is_named(
+def test_unsupported_workload_fields_are_reported(
     loaded: Load, changes: dict[str, object], name: str, says: str
 ) -> None:
     (note,) = notes_on(loaded(**changes), name)
@@ -238,14 +243,14 @@ def test_an_address_that_is_not_the_placeholder_is_an_existing_cluster(loaded: L
     ("driver", "name", "says"),
     [
         ({"reset": True}, "reset", "no topics are deleted"),
-        ({"producerConfig": "buffer.memory=1\n"}, "producerConfig: buffer.memory", "left out"),
+        ({"producerConfig": "buffer.memory=1\n"}, "producerConfig: buffer.memory", "ignored"),
         ({"producerConfig": "transactional.id=a\n"}, "producerConfig: trans", "transactions"),
         ({"producerConfig": "acks=all\n"}, "producerConfig: librd", "linger.ms (Java: 0)"),
         ({"consumerConfig": "auto.offset.reset=latest\n"}, "consumerConfig: auto", "beginning"),
         ({"consumerConfig": "enable.auto.commit=false\n"}, "consumerConfig: enable", "commits"),
     ],
 )
-def test_what_of_a_driver_cannot_be_honoured_is_named(
+def test_unsupported_driver_fields_are_reported(
     loaded: Load, driver: dict[str, object], name: str, says: str
 ) -> None:
     (note,) = notes_on(loaded(driver=driver), name)
@@ -326,7 +331,7 @@ def test_every_field_of_the_file_has_an_effect_or_a_note(loaded: Load) -> None:
         "warmupDurationMinutes": 2,
     }
     assert set(other) == {f.name for f in fields(OpenMessagingWorkload)}
-    only_with = {
+    only_with: dict[str, dict[str, Any]] = {
         "payloadFile": {"useRandomizedPayloads": False},
         "backlogDrainRatio": {"consumerBacklogSizeGB": 1},
     }

@@ -11,14 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.autoscaler.packing import Assignment, Problem, algorithm, names
-from penstock.autoscaler.packing.keep import pack, relabelled
-from penstock.autoscaler.packing.problem import (
+from penstock.autoscaler.core.packing import Algorithm, Assignment, Problem
+from penstock.autoscaler.core.packing.keep import pack, relabelled
+from penstock.autoscaler.core.packing.problem import (
     fewest_lanes,
     lanes_of,
     lower_bound,
     moved_load,
 )
+from penstock.domain import plugins
 from penstock.domain.errors import BadInput
 from penstock.domain.lake.partition import Partition
 
@@ -28,8 +29,13 @@ MODIFIED = ("MWF", "MBF", "MWFP", "MBFP")
 CAPACITY = 10.0
 
 
+def algorithm(name: str) -> Algorithm:
+    made: Algorithm = plugins.get("penstock.packing", name)()
+    return made
+
+
 def keep(asked: Problem, lane_worth: float) -> Assignment:
-    return pack(replace(asked, lane_worth=lane_worth))
+    return pack(asked, lane_worth)
 
 
 def problem(speeds: str, current: str = "", **fields: object) -> Problem:
@@ -153,10 +159,8 @@ def test_what_is_there_may_stay_a_little_above_what_lanes_are_filled_with() -> N
     assert lanes(keep(more, lane_worth=0.0)) == "0 2 1 1"
 
 
-def test_an_algorithm_that_is_not_there_is_said_with_those_that_are() -> None:
-    with pytest.raises(
-        BadInput, match=r"autoscaling\.algorithm: there is none called 'XF'"
-    ) as error:
+def test_an_unknown_algorithm_lists_the_known_ones() -> None:
+    with pytest.raises(BadInput, match="'XF' is unknown") as error:
         algorithm("XF")
     assert "BFD" in str(error.value)
 
@@ -169,7 +173,7 @@ def test_a_capacity_of_zero_is_refused(bad: dict[str, object]) -> None:
 
 # --- for any ----------------------------------------------------------------------------------------
 
-ALL = {name: algorithm(name) for name in names()} | {
+ALL = {name: algorithm(name) for name in plugins.names("penstock.packing")} | {
     f"KEEP {price}": partial(keep, lane_worth=price) for price in (0.0, 0.05, 2.0, math.inf)
 }
 speeds = st.lists(st.floats(0, 12) | st.sampled_from([0.0, 2.5, 5.0, 10.0]), max_size=25)

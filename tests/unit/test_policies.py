@@ -4,17 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from penstock.autoscaler.assignors import assign_range, assign_sticky
-from penstock.autoscaler.packing import Problem
-from penstock.autoscaler.packing.balance import balance
-from penstock.autoscaler.policies import names, policy
-from penstock.autoscaler.view import View
+from penstock import specs
+from penstock.autoscaler.core.assignors import assign_range, assign_sticky
+from penstock.autoscaler.core.packing import Problem
+from penstock.autoscaler.core.packing.any_fit import BestFitDecreasing
+from penstock.autoscaler.core.packing.balance import balance
+from penstock.autoscaler.core.packing.keep import Keep
+from penstock.autoscaler.core.policies.fixed import CooperativeSticky, Range
+from penstock.autoscaler.core.policies.packing import Packing
+from penstock.autoscaler.core.policies.scalers import Hpa, Lag
+from penstock.autoscaler.core.policy import Decider, View
+from penstock.cli.main import penstock
+from penstock.domain import plugins
 from penstock.domain.autoscaling import Autoscaling
 from penstock.domain.errors import BadInput
 from penstock.domain.lake.partition import Partition
+
+
+def decider(settings: Autoscaling) -> Decider:
+    made: Decider = settings.policy.decider(settings)
+    return made
 
 
 def of(*topics: tuple[str, int]) -> list[Partition]:
@@ -59,12 +73,12 @@ def test_sticky_keeps_what_it_can() -> None:
 
 
 def test_a_fixed_number_must_be_given() -> None:
-    with pytest.raises(BadInput, match="does not choose how many"):
-        policy(Autoscaling(policy="range"))
+    with pytest.raises(BadInput, match="needs a fixed number"):
+        decider(Autoscaling(policy=Range()))
 
 
 def test_kafkas_assignment_changes_only_with_the_partitions() -> None:
-    it = policy(Autoscaling(policy="cooperative-sticky", lanes=2))
+    it = decider(Autoscaling(policy=CooperativeSticky(), lanes=2))
     partitions = of(("a", 4))
     first = it.decide(view(dict.fromkeys(partitions, 1.0), {}))
     assert first is not None and lanes(first.assignment) == "0 1 0 1"
@@ -73,7 +87,7 @@ def test_kafkas_assignment_changes_only_with_the_partitions() -> None:
 
 
 def test_the_hpa_sees_only_what_is_done_and_waits_between_changes() -> None:
-    it = policy(Autoscaling(policy="hpa", plan_at=0.5))
+    it = decider(Autoscaling(policy=Hpa(), plan_at=0.5))
     partitions = of(("a", 8))
     one = dict.fromkeys(partitions, 0)
     busy = dict.fromkeys(partitions, 50.0)  # 400 written, and one lane can do 100
@@ -85,12 +99,12 @@ def test_the_hpa_sees_only_what_is_done_and_waits_between_changes() -> None:
 
 
 def test_the_hpa_takes_no_wish_for_a_change() -> None:
-    it = policy(Autoscaling(policy="hpa", plan_at=0.5))
+    it = decider(Autoscaling(policy=Hpa(), plan_at=0.5))
     partitions = of(("a", 8))
     one = dict.fromkeys(partitions, 0)
     silent, busy = dict.fromkeys(partitions, 0.0), dict.fromkeys(partitions, 50.0)
     four = dict(zip(partitions, (0, 1, 2, 3) * 2, strict=True))
-    begun = policy(Autoscaling(policy="hpa"))
+    begun = decider(Autoscaling(policy=Hpa()))
     assert begun.decide(view(silent, four, now_s=0.0)) is None  # not before five minutes
     assert begun.decide(view(silent, four, now_s=299.0)) is None
     assert begun.decide(view(silent, four, now_s=330.0)) is not None
@@ -99,12 +113,12 @@ def test_the_hpa_takes_no_wish_for_a_change() -> None:
 
 
 def test_lag_scales_out_at_once_and_in_after_five_minutes() -> None:
-    it = policy(Autoscaling(policy="lag"))
+    it = decider(Autoscaling(policy=Lag()))
     partitions = of(("a", 8))
     one = dict.fromkeys(partitions, 0)
     speeds = dict.fromkeys(partitions, 10.0)
     four = dict(zip(partitions, (0, 1, 2, 3) * 2, strict=True))
-    assert policy(Autoscaling(policy="lag")).decide(view(speeds, four)) is None  # not at first
+    assert decider(Autoscaling(policy=Lag())).decide(view(speeds, four)) is None  # not at first
     behind = view(speeds, one, lag_bytes=dict.fromkeys(partitions, 200.0), now_s=0.0)
     found = it.decide(behind)
     assert found is not None and len(set(found.assignment.values())) == 4
@@ -114,7 +128,7 @@ def test_lag_scales_out_at_once_and_in_after_five_minutes() -> None:
 
 
 def test_a_partition_alone_on_a_slow_lane_goes_to_one_that_can() -> None:
-    it = policy(Autoscaling())
+    it = decider(Autoscaling())
     (one,) = partitions = of(("a", 1))
     slow = view({one: 90.0}, {one: 0}, capacities={0: 80.0})
     found = it.decide(slow)
@@ -125,7 +139,7 @@ def test_a_partition_alone_on_a_slow_lane_goes_to_one_that_can() -> None:
 
 
 def test_what_waits_is_spread_too_where_no_more_lanes_can_be_had() -> None:
-    it = policy(Autoscaling(most_lanes=4))
+    it = decider(Autoscaling(most_lanes=4))
     partitions = of(("a", 5))
     idle = dict.fromkeys(partitions, 0.0)
     late = dict.fromkeys(partitions, 50_000.0)
@@ -137,10 +151,53 @@ def test_what_waits_is_spread_too_where_no_more_lanes_can_be_had() -> None:
     assert again is not None and again.assignment == behind.current
 
 
-def test_a_policy_that_is_not_there_is_said_with_those_that_are() -> None:
-    with pytest.raises(BadInput, match="none called 'luck'") as error:
-        policy(Autoscaling(policy="luck"))
-    assert all(name in str(error.value) for name in names())
+def test_an_unknown_policy_lists_the_known_ones() -> None:
+    with pytest.raises(BadInput, match=r"policy\.kind: 'luck' is unknown") as error:
+        specs.parse({"policy": "luck"}, Autoscaling)
+    assert all(name in str(error.value) for name in plugins.names("penstock.policies"))
+
+
+def test_a_policy_is_given_by_its_name_or_with_its_own_settings() -> None:
+    by_name = specs.parse({"policy": "lag"}, Autoscaling)
+    assert by_name.policy == Lag()
+    text = "policy: {kind: packing, algorithm: {kind: KEEP, lane_worth: 0.2}}"
+    with_settings = specs.parse(text, Autoscaling, "a.yaml")
+    assert with_settings.policy == Packing(algorithm=Keep(lane_worth=0.2))
+    assert specs.parse(specs.dump_yaml(with_settings), Autoscaling, "b.yaml") == with_settings
+    short = specs.parse({"policy": {"kind": "packing", "algorithm": "BFD"}}, Autoscaling)
+    assert short.policy == Packing(algorithm=BestFitDecreasing())
+    with pytest.raises(BadInput, match="threshold_s: -1 must be more than 0"):
+        specs.parse({"policy": {"kind": "lag", "threshold_s": -1}}, Autoscaling)
+    with pytest.raises(BadInput, match="lane_worth: unknown field"):
+        specs.parse({"policy": {"kind": "lag", "lane_worth": 1}}, Autoscaling)
+
+
+def test_the_threshold_of_lag_is_a_setting_of_its_own() -> None:
+    partitions = of(("a", 8))
+    behind = view(
+        dict.fromkeys(partitions, 10.0),
+        dict.fromkeys(partitions, 0),
+        lag_bytes=dict.fromkeys(partitions, 200.0),
+    )
+    found = decider(Autoscaling(policy=Lag(threshold_s=2.0))).decide(behind)
+    assert found is not None and len(set(found.assignment.values())) == 8
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["pipeline", "run", "p.yaml", "--autoscale", "inside"], ["autoscaler", "run", "p.yaml"]],
+)
+@pytest.mark.parametrize("setting", ["policy: luck", "policy: {kind: packing, algorithm: XX}"])
+def test_a_misspelt_name_ends_the_command_before_it_asks_a_broker(
+    arguments: list[str], setting: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("p.yaml").write_text(
+        "name: p\nbootstrap_servers: nowhere:1\nlake: lake\n"
+        f"streams: [{{topics: [t], table: t}}]\nautoscaling: {{{setting}}}\n"
+    )
+    error = CliRunner().invoke(penstock, arguments).exception
+    assert isinstance(error, BadInput) and "is unknown; use one of" in error.message
 
 
 def test_balancing_moves_little_and_fills_lanes_by_what_they_can_do() -> None:

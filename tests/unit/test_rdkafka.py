@@ -13,9 +13,9 @@ from confluent_kafka import KafkaError
 
 from penstock.domain.errors import BadInput, TestbedError
 from penstock.domain.workload import Payload
-from penstock.measure import rdkafka
-from penstock.measure.messages import Messages
-from penstock.measure.rdkafka import PURGED, QUEUE_FULL, Client, Reports
+from penstock.load import rdkafka
+from penstock.load.payload_buffer import Messages
+from penstock.load.rdkafka import PURGED, QUEUE_FULL, Client, Reports
 
 NOBODY = {"bootstrap.servers": "127.0.0.1:1", "queue.buffering.max.messages": 150_000}
 
@@ -67,7 +67,7 @@ def test_every_message_is_reported_by_its_tag(
     assert times.max() <= monotonic_ns()
 
 
-def test_a_full_queue_takes_the_first_and_says_so_of_the_rest(messages: Messages) -> None:
+def test_a_full_queue_accepts_the_first_and_reports_the_rest(messages: Messages) -> None:
     client = Client({**NOBODY, "queue.buffering.max.messages": 100}, "topic")
     try:
         messages.prepare(0)
@@ -112,7 +112,7 @@ def test_waiting_lasts_until_the_time_asked_for(client: Client) -> None:
     assert monotonic_ns() >= until
 
 
-def test_who_cannot_be_reached_is_named(client: Client) -> None:
+def test_an_unreachable_topic_is_named(client: Client) -> None:
     with pytest.raises(TestbedError, match="topic topic cannot be reached"):
         client.partitions(0.5)
 
@@ -137,6 +137,15 @@ def test_a_configuration_that_cannot_be_used_is_named(
     with pytest.raises(BadInput, match=named):
         rdkafka.check_config(config)
         Client({**NOBODY, **config}, "topic")
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("linger.msec", "linger.ms"), ("fetch.min.byte", "fetch.min.bytes"), ("ack", "acks")],
+)
+def test_a_property_that_is_none_comes_with_the_one_that_was_meant(name: str, meant: str) -> None:
+    with pytest.raises(BadInput, match=f"consumers.settings.{name}: .*no such.*\n.*'{meant}'"):
+        rdkafka.check_config({name: 1}, "consumers.settings")
 
 
 def test_truth_values_are_spelled_as_librdkafka_wants_them() -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import plotly.graph_objects as go
 import pytest
@@ -19,15 +21,16 @@ from penstock.domain.run import RunEvent
 from penstock.domain.settings import ProducerSettings
 from penstock.domain.shapes import Finding
 from penstock.domain.verdict import Judgement, Verdict
-from penstock.report import differing, numbers, outcome, tables
+from penstock.report import formatting, outcome, settings_diff, tables
 from penstock.report.charts import message_states
 from penstock.report.figures import COUNTS
 from penstock.report.markup import data_script
-from penstock.report.over_matrix import axes, over_matrix
-from penstock.report.page import render, write_report
+from penstock.report.matrix_charts import axes, over_matrix
+from penstock.report.page import render
 from penstock.report.percentiles import by_percentile, latency_by_percentile
-from penstock.report.shown import Shown, sides
+from penstock.report.reported_run import ReportedRun, sides
 from penstock.report.timeline import timeline
+from penstock.specs.files import write_file
 
 VOID = {"meta", "input", "br", "link", "img"}
 
@@ -46,16 +49,16 @@ class Page(HTMLParser):
         self.close()
         assert self._open == [], "elements that were not closed"
 
-    def handle_starttag(self, tag, attrs):
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements.append((tag, dict(attrs)))
         if tag not in VOID:
             self._open.append(tag)
 
-    def handle_endtag(self, tag):
+    def handle_endtag(self, tag: str) -> None:
         assert self._open and self._open[-1] == tag, f"</{tag}> closes {self._open[-1:]}"
         self._open.pop()
 
-    def handle_data(self, data):
+    def handle_data(self, data: str) -> None:
         if self._open[-1:] == ["script"]:
             self.scripts.append(data)
         elif self._open[-1:] == ["style"]:
@@ -68,7 +71,7 @@ class Page(HTMLParser):
         return re.sub(r"\s+", " ", " ".join(self.words))
 
     @property
-    def charts(self) -> dict[str, dict]:
+    def charts(self) -> dict[str, dict[str, Any]]:
         [data] = [s for s in self.scripts if s.startswith('{"charts"')]
         return {chart["id"]: chart["figure"] for chart in json.loads(data)["charts"]}
 
@@ -80,11 +83,11 @@ class Page(HTMLParser):
         ]
 
 
-def page(*runs: Shown, **more) -> Page:
+def page(*runs: ReportedRun, **more: Any) -> Page:
     return Page(render(runs, "Orders", **more))
 
 
-def campaign(batches=(1, 10, 100), values=("1", "all"), repeats: int = 2) -> list[Shown]:
+def campaign(batches: Sequence[int] = (1, 10, 100), repeats: int = 2) -> list[ReportedRun]:
     return [
         shown(
             f"acks={a}, batch.num.messages={b} #{r + 1}",
@@ -96,7 +99,7 @@ def campaign(batches=(1, 10, 100), values=("1", "all"), repeats: int = 2) -> lis
             ),
         )
         for b in batches
-        for a in values
+        for a in ("1", "all")
         for r in range(repeats)
     ]
 
@@ -117,11 +120,11 @@ SETS = {
 
 
 @pytest.fixture(params=SETS, ids=str)
-def runs(request) -> list[Shown]:
+def runs(request: pytest.FixtureRequest) -> list[ReportedRun]:
     return SETS[request.param]
 
 
-def test_it_loads_nothing_from_anywhere(runs):
+def test_it_loads_nothing_from_anywhere(runs: list[ReportedRun]) -> None:
     found = page(*runs)
     for tag, attributes in found.elements:
         assert tag not in ("link", "img", "iframe", "object", "embed", "base", "source")
@@ -139,7 +142,7 @@ def test_it_loads_nothing_from_anywhere(runs):
     assert not re.search(r"https?:|fetch\(|import\(|XMLHttp", own)
 
 
-def test_its_charts_are_what_plotly_takes(runs):
+def test_its_charts_are_what_plotly_takes(runs: list[ReportedRun]) -> None:
     found = page(*runs)
     places = {a["id"] for _, a in found.elements if (a.get("id") or "").startswith("chart-")}
     charts = found.charts if places else {}
@@ -149,7 +152,9 @@ def test_its_charts_are_what_plotly_takes(runs):
         assert all(len(trace["x"]) == len(trace["y"]) <= 2000 for trace in figure["data"])
 
 
-def test_charts_and_tables_are_described_for_those_who_do_not_see_them(runs):
+def test_charts_and_tables_are_described_for_those_who_do_not_see_them(
+    runs: list[ReportedRun],
+) -> None:
     found = page(*runs)
     for tag, attributes in found.elements:
         if attributes.get("class") == "chart":
@@ -166,13 +171,13 @@ def test_charts_and_tables_are_described_for_those_who_do_not_see_them(runs):
 # --- what it says --------------------------------------------------------------------------------
 
 
-def test_the_outcome_comes_first():
+def test_the_outcome_comes_first() -> None:
     found = page(*SETS["two"])
     [sentence] = [w for w in found.words if w.startswith("acks=all #1 against acks=1 #1")]
     assert found.words.index(sentence) < found.words.index("Overview")
 
 
-def test_every_number_of_a_run_is_there():
+def test_every_number_of_a_run_is_there() -> None:
     of = metrics(
         lost=31,
         duplicated=7,
@@ -186,9 +191,10 @@ def test_every_number_of_a_run_is_there():
         foreign=707,
         stale=808,
         first_try=909,
-        after_retries=111,
+        after_retries=112,
         lost_first_try=222,
         lost_after_retries=333,
+        never_left=111,
         tries_unknown=444,
         records=555,
     )
@@ -201,18 +207,40 @@ def test_every_number_of_a_run_is_there():
     for found in (of.latency, of.acknowledgement, *of.parts.values()):
         assert found is not None
         for estimate in (found.mean_ms, *found.percentiles_ms.values()):
-            assert numbers.bare(estimate.value, "ms") in text
-            assert numbers.interval(estimate.low, estimate.high, "ms") in text
-    for value in ("24 ms", "[23, 25]", "1.5 %", "100 /s", "0.009 MB/s", "0.01 MB/s"):
+            assert formatting.bare(estimate.value, "ms") in text
+            assert formatting.interval(estimate.low, estimate.high, "ms") in text
+    for value in (
+        "24 ms",
+        "40.8",
+        "0.917",
+        "0.3, 0.3, 0.3, 0.1",
+        "[23, 25]",
+        "1.5 %",
+        "100 /s",
+        "0.009 MB/s",
+        "0.01 MB/s",
+    ):
         assert value in text
 
 
-def test_every_count_has_a_title():
+def test_the_kpi_is_shown_with_its_weights_where_there_is_one() -> None:
+    found = tables.kpis([shown("a"), shown("b", of=replace(metrics(), kpi=None))])
+    assert found.columns == ["KPI", "a"]
+    assert [row[1] for row in found.rows] == [
+        "0.917",
+        "bandwidth unknown",
+        "90 %",
+        "0.3, 0.3, 0.3, 0.1",
+    ]
+    assert tables.kpis([shown(of=replace(metrics(), kpi=None))]).rows == []
+
+
+def test_every_count_has_a_title() -> None:
     assert set(COUNTS) == {field.name for field in fields(Counts)}
     assert len(set(COUNTS.values())) == len(COUNTS)
 
 
-def test_the_verdict_says_limit_measured_and_whether_it_is_certain():
+def test_the_verdict_says_limit_measured_and_whether_it_is_certain() -> None:
     certain = metrics(lost=500, half=1.0)
     text = page(shown(of=certain, made=run(objective=OBJECTIVE))).text
     assert "The objective is not met" in text
@@ -226,17 +254,17 @@ def test_the_verdict_says_limit_measured_and_whether_it_is_certain():
     assert "share later than 50 ms ≤ 1 % nothing arrived not met" in text
 
 
-def test_an_invalid_run_is_announced_before_any_figure():
+def test_an_invalid_run_is_announced_before_any_figure() -> None:
     reason = "the generator was late by 31 ms (p99); 10 ms are allowed"
     found = page(shown(made=run(invalid=(reason,), objective=OBJECTIVE)))
     assert found.having(role="alert") == ["div"]
-    assert f"This run must not be used: {reason}." in found.text
+    assert f"Invalid run: {reason}." in found.text
     assert found.words.index("Invalid: do not use the figures of this run") < found.words.index(
         "p50 latency"
     )
 
 
-def test_of_several_runs_the_invalid_ones_are_named():
+def test_of_several_runs_the_invalid_ones_are_named() -> None:
     bad = acks("all", 48.0)
     bad = replace(bad, run=replace(bad.run, invalid=("late",)))
     text = page(acks("1", 24.0), bad).text
@@ -244,7 +272,7 @@ def test_of_several_runs_the_invalid_ones_are_named():
     assert "late (acks=all #1)" in text
 
 
-def test_warnings_of_the_run_and_of_its_figures_are_shown():
+def test_warnings_of_the_run_and_of_its_figures_are_shown() -> None:
     one = shown(made=run(warnings=("the load average was 9",)))
     doubtful = replace(one.metrics, warnings=("the wall clock was set",))
     text = page(replace(one, metrics=doubtful)).text
@@ -252,7 +280,7 @@ def test_warnings_of_the_run_and_of_its_figures_are_shown():
     assert "the wall clock was set" in text
 
 
-def test_of_several_runs_it_is_said_how_many_meet_the_objective():
+def test_the_outcome_counts_runs_that_meet_the_objective() -> None:
     limit = Judgement(name="lost_share", limit=0.5, measured=0.0, is_met=True)
     met = Verdict(is_met=True, judgements=(limit,))
     missed = replace(met, is_met=False)
@@ -261,7 +289,7 @@ def test_of_several_runs_it_is_said_how_many_meet_the_objective():
     assert "1 of 2 runs meets the objective." in text
 
 
-def test_findings_and_failed_cells():
+def test_findings_and_failed_cells() -> None:
     findings = [
         Finding(holds=True, sentence="lost_share falls over batch"),
         Finding(holds=False, sentence="duplicated_share does not rise"),
@@ -274,28 +302,26 @@ def test_findings_and_failed_cells():
     assert "1 cell failed: no brokers." in text
 
 
-def test_only_failed_cells():
+def test_only_failed_cells() -> None:
     assert "1 cell failed: no brokers." in page(failed=[("acks=0", "no brokers")]).text
 
 
-def test_settings_that_differ_and_those_in_common():
+def test_settings_that_differ_and_those_in_common() -> None:
     found = page(*SETS["two"])
     assert "settings.acks 1 all " in found.text
     assert "workload.arrivals.rate_per_s 100 " in found.text
-    different, common = differing.split([s.run.experiment for s in SETS["two"]])
+    different, common = settings_diff.split([s.run.spec for s in SETS["two"]])
     assert different == {"settings.acks": ["1", "all"]}
     assert common["topic.partitions"] == "3"
     assert "seed" not in common and "name" not in common
 
 
-def test_a_setting_that_only_one_has_differs():
-    one, other = (
-        run(settings=s).experiment for s in (ProducerSettings(), ProducerSettings(retries=3))
-    )
-    assert differing.split([one, other])[0] == {"settings.retries": [None, "3"]}
+def test_a_setting_that_only_one_has_differs() -> None:
+    one, other = (run(settings=s).spec for s in (ProducerSettings(), ProducerSettings(retries=3)))
+    assert settings_diff.split([one, other])[0] == {"settings.retries": [None, "3"]}
 
 
-def test_the_scenario_versions_machine_seed_and_generator_are_there():
+def test_the_scenario_versions_machine_seed_and_generator_are_there() -> None:
     text = page(shown(made=run(repeat=4))).text
     assert "kind: constant" in text and "rate_per_s: 100.0" in text
     assert "version of kafka 4.3.1" in text
@@ -309,7 +335,7 @@ def test_the_scenario_versions_machine_seed_and_generator_are_there():
 EVIL = '</script><script>alert(1)</script><img src=x onerror="alert(2)">&amp;\u2028'
 
 
-def test_nothing_that_comes_from_files_becomes_markup():
+def test_nothing_that_comes_from_files_becomes_markup() -> None:
     made = run(
         {"settings.acks": EVIL, EVIL: "1"},
         settings=ProducerSettings(other={"client.rack": EVIL}),
@@ -335,7 +361,7 @@ def test_nothing_that_comes_from_files_becomes_markup():
     assert EVIL in "".join(found.words)
 
 
-def test_plotly_gets_no_tags_either():
+def test_plotly_gets_no_tags_either() -> None:
     """It draws links and line breaks that it finds in labels."""
     label = '<a href="https://example.org">x</a>'
     found = page(shown(label), shown("b", name="b"))
@@ -344,20 +370,36 @@ def test_plotly_gets_no_tags_either():
     assert "&lt;a href=&quot;https://example.org&quot;&gt;x&lt;/a&gt;" in names
 
 
-def test_no_text_ends_the_script_that_holds_the_data():
+def test_no_text_ends_the_script_that_holds_the_data() -> None:
     written = data_script("charts", {"name": EVIL})
     assert written.count("<") == written.count(">") == 2
     inside = written.partition(">")[2].rpartition("<")[0]
     assert json.loads(inside) == {"name": EVIL}
 
 
+def test_text_that_ends_like_an_interval_is_not_taken_for_one() -> None:
+    """Only figures have an interval below them; a reason stays as it was written."""
+    reason = "offsets [1, 2]"
+    text = render(SETS["one"], "t", failed=[("acks=1", reason)])
+    assert f"<td>{reason}</td>" in text
+    assert re.search(r'<td class="number">24\n<small>\[23, 25\]</small></td>', text)
+
+
+def test_the_contents_name_every_section(runs: list[ReportedRun]) -> None:
+    text = render(runs, "Orders")
+    linked = re.findall(r'<li><a href="#([^"]+)">([^<]+)</a></li>', text)
+    assert linked == re.findall(r'<section id="([^"]+)"[^>]*><h2[^>]*>([^<]+)</h2>', text)
+    assert len(linked) >= 4
+
+
 # --- charts --------------------------------------------------------------------------------------
 
 
-def test_latency_by_percentile_is_the_distribution():
+def test_latency_by_percentile_is_the_distribution() -> None:
     of = Distribution(
         count=100,
         mean_ms=distribution(1.0).mean_ms,
+        deviation_ms=29.0,
         percentiles_ms={},
         min_ms=1.0,
         max_ms=100.0,
@@ -369,22 +411,23 @@ def test_latency_by_percentile_is_the_distribution():
     assert x == pytest.approx([100 / (100 - k + 0.5) for k in range(1, 101)], rel=1e-4)
 
 
-def test_a_long_distribution_is_thinned_and_keeps_its_ends():
+def test_a_long_distribution_is_thinned_and_keeps_its_ends() -> None:
     buckets = tuple((k * 1_000, 1) for k in range(1, 50_001))
     of = replace(distribution(1.0), buckets=buckets, min_ms=0.0012, max_ms=50.02, count=50_000)
     x, y = by_percentile(of, limit=500)
     assert 100 < len(x) <= 500
     assert (y[0], y[-1]) == (0.0012, 50.02)  # exactly, not by their buckets
     assert x[-1] == pytest.approx(2 * 50_000)
-    assert sorted(y) == y
+    assert sorted(v for v in y if v is not None) == y
 
 
-def test_a_latency_of_zero_can_be_drawn_on_a_logarithmic_axis():
+def test_a_latency_of_zero_can_be_drawn_on_a_logarithmic_axis() -> None:
     of = replace(distribution(1.0), buckets=((0, 5), (1_000_000, 5)), min_ms=0.0)
-    assert min(by_percentile(of)[1]) > 0
+    _, y = by_percentile(of)
+    assert y and all(v is not None and v > 0 for v in y)
 
 
-def test_message_states_add_up():
+def test_message_states_add_up() -> None:
     chart = message_states(
         sides([shown(of=metrics(lost=30, duplicated=20, acknowledged_yet_lost=10))])
     )
@@ -395,7 +438,7 @@ def test_message_states_add_up():
     )
 
 
-def test_what_is_on_the_right_of_the_states_is_only_what_went_wrong():
+def test_what_is_on_the_right_of_the_states_is_only_what_went_wrong() -> None:
     chart = message_states(sides([shown(of=metrics(lost=30))]))
     assert chart is not None
     right = [t["name"] for t in chart.figure["data"] if t["xaxis"] == "x2"]
@@ -404,7 +447,7 @@ def test_what_is_on_the_right_of_the_states_is_only_what_went_wrong():
     assert fine is not None and "xaxis2" not in fine.figure["layout"]
 
 
-def test_the_timeline_marks_faults_and_the_warm_up():
+def test_the_timeline_marks_faults_and_the_warm_up() -> None:
     chart = timeline(sides([shown(made=run(events=(KILL,)))]))
     assert chart is not None
     shapes = chart.figure["layout"]["shapes"]
@@ -414,7 +457,7 @@ def test_the_timeline_marks_faults_and_the_warm_up():
     assert "1 4 s 0.4 s broker 2 was killed" in text
 
 
-def test_a_long_timeline_keeps_its_worst_second():
+def test_a_long_timeline_keeps_its_worst_second() -> None:
     seconds = tuple(
         Second(at_s=i, due=10, received=10, p50_ms=1.0, p99_ms=999.0 if i == 7001 else 2.0)
         for i in range(10_000)
@@ -427,7 +470,7 @@ def test_a_long_timeline_keeps_its_worst_second():
     assert p99["x"][p99["y"].index(999.0)] in range(6990, 7002)
 
 
-def test_seconds_in_which_nothing_arrived_are_gaps():
+def test_seconds_in_which_nothing_arrived_are_gaps() -> None:
     seconds = (Second(at_s=0, due=9, p50_ms=1.0, p99_ms=1.0), Second(at_s=1, due=9))
     chart = timeline(sides([shown(of=metrics(seconds=seconds))]))
     assert chart is not None
@@ -435,7 +478,7 @@ def test_seconds_in_which_nothing_arrived_are_gaps():
     assert p50["y"] == [1.0, None]
 
 
-def test_a_campaign_is_drawn_over_its_axes():
+def test_a_campaign_is_drawn_over_its_axes() -> None:
     found = sides(campaign(batches=(100, 1, 10)))
     placed = axes(found)
     assert placed is not None
@@ -451,7 +494,7 @@ def test_a_campaign_is_drawn_over_its_axes():
     assert all(bar > 0 for bar in p50["error_y"]["array"])
 
 
-def test_further_axes_become_panels():
+def test_further_axes_become_panels() -> None:
     made = [
         shown(
             f"{a} {b} {c}",
@@ -473,7 +516,7 @@ def test_further_axes_become_panels():
     assert {t["yaxis"] for t in chart.figure["data"]} == {"y", "y2"}
 
 
-def test_no_chart_has_more_lines_than_colours_and_the_page_lets_one_choose():
+def test_no_chart_has_more_lines_than_colours_and_the_page_lets_one_choose() -> None:
     few = page(*SETS["campaign"])
     assert few.having(type="checkbox") == []
     found = page(*SETS["many"])
@@ -488,7 +531,7 @@ def test_no_chart_has_more_lines_than_colours_and_the_page_lets_one_choose():
 # --- sentence, tables, numbers, file -------------------------------------------------------------
 
 
-def test_the_sentence_of_a_run():
+def test_the_sentence_of_a_run() -> None:
     assert outcome.of_run(shown(of=metrics(lost=3, acknowledged_yet_lost=2))) == (
         "Of 1,000 messages 3 (0.3 %) were lost and none duplicated; 2 of the lost had been "
         "acknowledged; of those that arrived, half within 24 ms and 99 % within 192 ms."
@@ -499,7 +542,9 @@ def test_the_sentence_of_a_run():
     assert outcome.of_run(shown(of=NOTHING_SENT)) == "No message was sent in the measured time."
 
 
-def test_tables_fit_the_terminal_renderer(runs, capsys):
+def test_tables_fit_the_terminal_renderer(
+    runs: list[ReportedRun], capsys: pytest.CaptureFixture[str]
+) -> None:
     for found in (
         tables.states(runs),
         tables.latencies(runs),
@@ -512,13 +557,13 @@ def test_tables_fit_the_terminal_renderer(runs, capsys):
     assert "sent" in capsys.readouterr().out
 
 
-def test_runs_are_columns_while_they_fit():
+def test_runs_are_columns_while_they_fit() -> None:
     assert tables.states(SETS["two"]).columns == ["messages", "acks=1 #1", "acks=all #1"]
     many = tables.states(SETS["campaign"])
     assert many.columns[:2] == ["run", "sent"] and len(many.rows) == len(SETS["campaign"])
 
 
-def test_the_overview_has_a_row_per_cell_and_says_how_many_repeats_met_the_objective():
+def test_the_overview_has_a_row_per_cell_and_says_how_many_repeats_met_the_objective() -> None:
     runs = [
         shown(f"orders #{i + 1}", metrics(lost=lost), run(repeat=i, objective=OBJECTIVE))
         for i, lost in enumerate((0, 0, 100))
@@ -549,22 +594,22 @@ def test_the_overview_has_a_row_per_cell_and_says_how_many_repeats_met_the_objec
         (float("nan"), "–"),
     ],
 )
-def test_numbers_have_three_digits(number, text):
-    assert numbers.significant(number) == text
+def test_numbers_have_three_digits(number: float, text: str) -> None:
+    assert formatting.significant(number) == text
 
 
 @pytest.mark.parametrize(
     ("new", "old", "text"),
     [(48, 24, "×2.0"), (25, 24, "+4.2 %"), (1, 4, "×0.25"), (1200, 24, "×50"), (1, 0, "")],
 )
-def test_ratios(new, old, text):
-    assert numbers.ratio(new, old) == text
+def test_ratios(new: float, old: float, text: str) -> None:
+    assert formatting.ratio(new, old) == text
 
 
-def test_the_file_is_written_whole(tmp_path):
+def test_the_file_is_written_whole(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     path.write_text("an earlier one")
-    write_report(path, SETS["one"], "Orders – ζ")
+    write_file(path, render(SETS["one"], "Orders – ζ"))
     text = path.read_bytes().decode("utf-8")
     assert text.startswith("<!doctype html>") and text.endswith("</html>\n")
     assert "<title>Orders – ζ</title>" in text

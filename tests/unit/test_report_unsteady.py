@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from report_runs import COLD, GREW, OBJECTIVE, STILL_WARMING, UNSTEADY, acks, metrics, run, shown
 from test_report import page
 
 from penstock.domain.run import ObserverCost
-from penstock.domain.steadiness import Steadiness
+from penstock.domain.steadiness import State, Steadiness
 from penstock.report import outcome, tables
 from penstock.report.charts import latency_parts
 from penstock.report.comparison import compare
 from penstock.report.conditions import conditions
-from penstock.report.figures import figures
+from penstock.report.figures import Figure, figures
+from penstock.report.formatting import NOT_STEADY
+from penstock.report.matrix_charts import flat_figures, over_matrix
 from penstock.report.notices import notices
-from penstock.report.numbers import NOT_STEADY
-from penstock.report.over_matrix import flat_figures, over_matrix
 from penstock.report.percentiles import latency_by_percentile
-from penstock.report.shown import Shown, sides
+from penstock.report.reported_run import ReportedRun, sides
 from penstock.report.tables import Table
 
 P50, GOODPUT = "latency.p50_ms", "goodput_mb_per_s"
 
 
-def unsteady(value: str = "all", p50_ms: float = 1_234.0, repeat: int = 0, **of) -> Shown:
+def unsteady(
+    value: str = "all", p50_ms: float = 1_234.0, repeat: int = 0, **of: Any
+) -> ReportedRun:
     return acks(value, p50_ms, repeat, steadiness=UNSTEADY, **of)
 
 
@@ -33,7 +36,7 @@ def texts(table: Table) -> list[list[str]]:
     return [[str(cell) for cell in row] for row in table.rows]
 
 
-def figure(runs: list[Shown], name: str):
+def figure(runs: list[ReportedRun], name: str) -> Figure:
     [found] = [f for f in figures([s.metrics for s in runs]) if f.name == name]
     return found
 
@@ -41,7 +44,7 @@ def figure(runs: list[Shown], name: str):
 # --- which figures -------------------------------------------------------------------------------
 
 
-def test_times_and_shares_of_late_messages_need_a_steady_run_and_counts_do_not():
+def test_times_and_shares_of_late_messages_need_a_steady_run_and_counts_do_not() -> None:
     is_time_like = {f.name: f.is_time_like for f in figures([metrics(stale=3)])}
     for name in ("latency.mean_ms", "parts.commit.mean_ms", "violation_share.50", "share.stale"):
         assert is_time_like[name]
@@ -49,7 +52,7 @@ def test_times_and_shares_of_late_messages_need_a_steady_run_and_counts_do_not()
         assert not is_time_like[name]
 
 
-def test_a_side_takes_its_times_from_the_steady_repeats_and_the_rest_from_all():
+def test_a_side_takes_its_times_from_the_steady_repeats_and_the_rest_from_all() -> None:
     runs = [
         acks("1", 10.0, 0, lost=0),
         acks("1", 20.0, 1, lost=0),
@@ -63,7 +66,7 @@ def test_a_side_takes_its_times_from_the_steady_repeats_and_the_rest_from_all():
     assert not side.unsteadiness
 
 
-def test_a_side_without_a_steady_run_has_no_times():
+def test_a_side_without_a_steady_run_has_no_times() -> None:
     runs = [unsteady(repeat=0), unsteady(repeat=1)]
     [side] = sides(runs)
     assert side.estimate(figure(runs, P50)) is None
@@ -75,7 +78,7 @@ def test_a_side_without_a_steady_run_has_no_times():
 # --- sentence and tables -------------------------------------------------------------------------
 
 
-def test_the_sentence_of_an_unsteady_run_begins_with_why_and_has_no_times():
+def test_the_sentence_of_an_unsteady_run_begins_with_why_and_has_no_times() -> None:
     one = shown(of=metrics(lost=3, steadiness=UNSTEADY), made=run(objective=OBJECTIVE))
     sentence = outcome.of_run(one)
     assert sentence.startswith(f"Not steady: {GREW}. The objective is not judged. Of 1,000 ")
@@ -84,7 +87,7 @@ def test_the_sentence_of_an_unsteady_run_begins_with_why_and_has_no_times():
 
 
 @pytest.mark.parametrize("state", ["steady", "not tested", "changed on purpose"])
-def test_the_other_states_change_no_figure(state):
+def test_the_other_states_change_no_figure(state: State) -> None:
     plain = shown(made=run(objective=OBJECTIVE))
     marked = shown(
         of=metrics(steadiness=Steadiness(state=state, sentence="why")),
@@ -99,7 +102,7 @@ def test_the_other_states_change_no_figure(state):
     )
 
 
-def test_the_times_of_an_unsteady_run_are_in_no_table():
+def test_the_times_of_an_unsteady_run_are_in_no_table() -> None:
     one = shown(of=metrics(p50_ms=1_234.0, steadiness=UNSTEADY))
     for row in texts(tables.latencies([one])):
         assert row[1] == "1,000"
@@ -110,7 +113,7 @@ def test_the_times_of_an_unsteady_run_are_in_no_table():
     assert texts(tables.states([one])) == texts(tables.states([shown(of=metrics())]))
 
 
-def test_of_several_runs_only_those_that_were_not_steady_lose_their_times():
+def test_of_several_runs_only_those_that_were_not_steady_lose_their_times() -> None:
     runs = [acks("1", 24.0), unsteady("all", 1_234.0)]
     for row in texts(tables.latencies(runs)):
         assert row[1] != NOT_STEADY and row[2] == NOT_STEADY
@@ -120,9 +123,9 @@ def test_of_several_runs_only_those_that_were_not_steady_lose_their_times():
     assert "1,234" not in page(*runs).text
 
 
-def test_the_page_of_an_unsteady_run_says_so_before_any_figure():
+def test_the_page_of_an_unsteady_run_warns_before_any_figure() -> None:
     found = page(shown(of=metrics(p50_ms=1_234.0, steadiness=UNSTEADY)))
-    assert found.words.index("Not steady: latency figures are left out") < found.words.index(
+    assert found.words.index("Not steady: latency figures are omitted") < found.words.index(
         "p50 latency"
     )
     assert f"p50 latency {NOT_STEADY}" in found.text
@@ -130,7 +133,7 @@ def test_the_page_of_an_unsteady_run_says_so_before_any_figure():
     assert f"tested for steadiness, s {12.5:g}" in found.text
 
 
-def test_the_histogram_of_an_unsteady_run_stays_and_is_marked():
+def test_the_histogram_of_an_unsteady_run_stays_and_is_marked() -> None:
     chart = latency_by_percentile(sides([acks("1", 24.0), unsteady()]))
     assert chart is not None
     lines = {t["name"] for t in chart.figure["data"] if t["mode"] == "lines"}
@@ -139,14 +142,14 @@ def test_the_histogram_of_an_unsteady_run_stays_and_is_marked():
     assert marks == [0]  # percentiles with their intervals are those of a setting
 
 
-def test_the_mean_parts_are_those_of_steady_runs():
+def test_the_mean_parts_are_those_of_steady_runs() -> None:
     assert latency_parts(sides([unsteady()])) is None
     chart = latency_parts(sides([acks("1", 24.0), unsteady()]))
     assert chart is not None
     assert {tuple(t["y"]) for t in chart.figure["data"]} == {("acks=1 #1",)}
 
 
-def test_over_the_matrix_a_cell_that_was_not_steady_has_no_time():
+def test_over_the_matrix_a_cell_that_was_not_steady_has_no_time() -> None:
     runs = [
         acks("0", 10.0),
         acks("1", 20.0),
@@ -164,7 +167,9 @@ def test_over_the_matrix_a_cell_that_was_not_steady_has_no_time():
 
 
 @pytest.mark.parametrize("place", [0, 1], ids=["base", "other"])
-def test_times_of_a_side_that_was_not_steady_are_not_compared_with_the_reason(place):
+def test_times_of_a_side_that_was_not_steady_are_not_compared_with_the_reason(
+    place: int,
+) -> None:
     runs = [acks("1", 24.0, lost=0), acks("all", 48.0, lost=200)]
     spoilt = replace(runs[place].metrics, steadiness=UNSTEADY)
     runs[place] = replace(runs[place], metrics=spoilt)
@@ -181,7 +186,7 @@ def test_times_of_a_side_that_was_not_steady_are_not_compared_with_the_reason(pl
     assert first[0] == "p50 latency" and first[1 + place] == NOT_STEADY
 
 
-def test_of_many_sides_it_is_said_how_many_have_no_times():
+def test_the_comparison_counts_sides_without_times() -> None:
     runs = [
         shown(f"b={b}", metrics(p50_ms=10.0 * b), run({"b": str(b)}, name=f"b{b}"))
         for b in range(1, 7)
@@ -196,7 +201,7 @@ def test_of_many_sides_it_is_said_how_many_have_no_times():
     assert "p50 latency not compared" in compare(runs).sentence
 
 
-def test_repeats_that_were_not_steady_are_named_as_left_out():
+def test_repeats_that_were_not_steady_are_named_as_left_out() -> None:
     runs = [acks("1", 24.0, 0), unsteady("1", 1_234.0, 1), acks("all", 48.0, 0)]
     [note] = [n for n in compare(runs).notes if "not steady" in n]
     assert "acks=1 #2" in note and "acks=1 #1" not in note
@@ -205,8 +210,9 @@ def test_repeats_that_were_not_steady_are_named_as_left_out():
 # --- objectives ----------------------------------------------------------------------------------
 
 
-def test_an_objective_that_is_not_judged_is_neither_met_nor_missed_in_any_table():
+def test_an_objective_that_is_not_judged_is_neither_met_nor_missed_in_any_table() -> None:
     one = shown(of=metrics(steadiness=UNSTEADY), made=run(objective=OBJECTIVE))
+    assert one.verdict is not None
     [row] = texts(tables.verdict(one.verdict))
     assert row[tables.verdict(one.verdict).columns.index("met")] == "not judged"
     assert texts(tables.overview([one]))[0][-1] == "not judged"
@@ -215,20 +221,20 @@ def test_an_objective_that_is_not_judged_is_neither_met_nor_missed_in_any_table(
     assert "not met" not in text
 
 
-def test_of_several_runs_it_is_said_how_many_are_not_judged():
+def test_the_outcome_counts_runs_not_judged() -> None:
     late = metrics(lost=100)
     runs = [
         shown("orders #1", late, run(objective=OBJECTIVE)),
         shown("orders #2", replace(late, steadiness=UNSTEADY), run(repeat=1, objective=OBJECTIVE)),
     ]
-    assert "None of 2 runs meets the objective; 1 is not judged." in outcome.of_shown(runs)
+    assert "None of 2 runs meets the objective; 1 is not judged." in outcome.of_runs(runs)
     assert texts(tables.overview(runs))[0][-1] == "met by 0 of 2, 1 not judged"
 
 
 # --- cold clusters -------------------------------------------------------------------------------
 
 
-def test_a_cold_run_says_so_first_and_keeps_its_figures():
+def test_a_cold_run_warns_first_and_keeps_its_figures() -> None:
     one = shown(made=run(cluster_state=COLD, objective=OBJECTIVE))
     sentence = outcome.of_run(one)
     assert sentence.startswith(f"Cold: {STILL_WARMING}. The objective is not met")
@@ -240,17 +246,17 @@ def test_a_cold_run_says_so_first_and_keeps_its_figures():
     assert found.text.count(f"Cold: {STILL_WARMING}. The objective is not met") == 2
 
 
-def test_of_several_runs_the_cold_ones_are_counted_first():
+def test_of_several_runs_the_cold_ones_are_counted_first() -> None:
     runs = [
         acks("1", 24.0, of_run={"cluster_state": COLD}),
         acks("all", 48.0),
     ]
-    assert outcome.of_shown(runs).startswith(
+    assert outcome.of_runs(runs).startswith(
         f"Cold: 1 of 2 runs; acks=1 #1: {STILL_WARMING}. acks=all #1 against"
     )
 
 
-def test_repeats_are_labelled_by_how_many_of_them_were_cold():
+def test_repeats_are_labelled_by_how_many_of_them_were_cold() -> None:
     def labelled(cold: int) -> str:
         states = [COLD] * cold + [None] * (3 - cold)
         runs = [acks("1", 24.0, i, {"cluster_state": s}) for i, s in enumerate(states)]
@@ -259,7 +265,7 @@ def test_repeats_are_labelled_by_how_many_of_them_were_cold():
     assert [labelled(k) for k in (0, 1, 3)] == ["acks=1", "acks=1 (1 of 3 cold)", "acks=1 (cold)"]
 
 
-def test_an_unsteady_run_on_a_cold_cluster_is_both():
+def test_an_unsteady_run_on_a_cold_cluster_is_both() -> None:
     one = shown(of=metrics(steadiness=UNSTEADY), made=run(cluster_state=COLD))
     assert outcome.of_run(one).startswith(f"Cold: {STILL_WARMING}. Not steady: {GREW}. Of ")
     assert [n.kind for n in notices([one])] == ["cold", "unsteady"]
@@ -268,7 +274,7 @@ def test_an_unsteady_run_on_a_cold_cluster_is_both():
 # --- evidence ------------------------------------------------------------------------------------
 
 
-def test_the_conditions_of_a_run_are_in_the_evidence():
+def test_the_conditions_of_a_run_are_in_the_evidence() -> None:
     one = shown(
         of=metrics(steadiness=UNSTEADY),
         made=run(
@@ -288,7 +294,7 @@ def test_the_conditions_of_a_run_are_in_the_evidence():
     assert "observer: samples in the measured time 7" in evidence
 
 
-def test_runs_that_recorded_no_conditions_have_no_table_of_them():
+def test_runs_that_recorded_no_conditions_have_no_table_of_them() -> None:
     assert conditions([shown()]) is None
     found = conditions([shown("old"), shown("new", made=run(cluster_state=COLD))])
     assert found is not None and {row[1] for row in texts(found)} == {"–"}

@@ -10,19 +10,19 @@ import pytest
 from penstock import specs
 from penstock.domain.errors import BadInput, PenstockError
 from penstock.domain.run import Run
-from penstock.files import sole_owner
-from penstock.measure.run_directory import (
+from penstock.runs.run_directory import (
     RunDirectory,
     find_runs,
     make_directory,
     set_aside,
 )
+from penstock.specs.files import sole_owner
 
 RUN = {
     "id": "orders-abc",
     "started_at": "2026-11-16T04:00:00+00:00",
     "versions": {"penstock": "0.1.0"},
-    "experiment": {
+    "spec": {
         "name": "orders",
         "topic": {"name": "orders"},
         "workload": {"arrivals": {"kind": "constant", "rate_per_s": 100}},
@@ -50,7 +50,7 @@ def test_another_format_is_refused(tmp_path: Path) -> None:
     directory = made(tmp_path)
     data = json.loads((tmp_path / "run.json").read_text())
     (tmp_path / "run.json").write_text(json.dumps({**data, "format": 99, "news": 1}))
-    with pytest.raises(BadInput, match="format 99, and this Penstock reads 1"):
+    with pytest.raises(BadInput, match="format 99; this version of Penstock reads 4"):
         directory.run()
 
 
@@ -58,7 +58,7 @@ def test_another_format_is_refused(tmp_path: Path) -> None:
     ("text", "words"),
     [(None, "has no run.json"), ("{", "cut off"), ("[]", "format None")],
 )
-def test_what_is_no_run_is_refused(tmp_path: Path, text: str | None, words: str) -> None:
+def test_a_bad_run_file_is_refused(tmp_path: Path, text: str | None, words: str) -> None:
     if text is not None:
         (tmp_path / "run.json").write_text(text)
     with pytest.raises(BadInput, match=words):
@@ -100,7 +100,7 @@ def test_what_is_set_aside_is_kept(tmp_path: Path) -> None:
     set_aside(tmp_path / "nothing")
 
 
-def test_a_full_disk_is_said_and_the_old_text_stays(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_the_old_text_kept(tmp_path: Path) -> None:
     directory = made(tmp_path)
     # /dev/full answers every write with "no space left".
     (tmp_path / ".run.json.draft").symlink_to("/dev/full")

@@ -18,6 +18,11 @@ BASE = (
     ("text", "words"),
     [
         ("{name: a, topic: {name: a}}", ["workload", "missing"]),
+        ("", ["is empty", "`penstock schema scenario` lists its fields"]),
+        (
+            "{name: p, bootstrap_servers: x, lake: y, streams: []}",
+            ["bad.yaml: this looks like a pipeline; use `penstock pipeline run`"],
+        ),
         (
             "{name: a, topic: {name: a}, workload: {arrivals: {kind: recorded, file: no.txt}}}",
             ["no.txt"],
@@ -25,7 +30,7 @@ BASE = (
         (
             "{name: a, topic: {name: a}, workload: {arrivals: {kind: constant, rate_per_s: 1}},"
             " settings: {linger.msec: 5}}",
-            ["linger.msec"],
+            ["bad.yaml: settings.linger.msec", "did you mean 'linger.ms'"],
         ),
         (
             "{name: a, topic: {name: a}, workload: {arrivals: {kind: constant, rate_per_s: 1}},"
@@ -34,11 +39,11 @@ BASE = (
         ),
         (
             f"{{{BASE}, faults: [{{kind: kill, broker: 4, at_s: 1}}]}}",
-            ["faults.0.broker", "1 to 3"],
+            ["bad.yaml: faults.0.broker", "1 to 3"],
         ),
         (
             f"{{{BASE}, faults: [{{kind: kill, broker: leader of b-0, at_s: 1}}]}}",
-            ["faults.0.broker", "no partition b-0", "a-0"],
+            ["faults.0.broker", "leader of b-0", "a-0"],
         ),
         (
             f"{{{BASE}, faults: [{{kind: pause-client, client: consumer-2, at_s: 1}}]}}",
@@ -64,12 +69,12 @@ BASE = (
         (
             f"{{{BASE}, matrix: {{settings.acks: [1]}}, "
             "expect: [{kind: falls, figure: latency.p75_ms, over: settings.acks}]}",
-            ["latency.p75_ms", "is no figure"],
+            ["latency.p75_ms", "is not a figure"],
         ),
         (f"{{{BASE}, settings: {{bootstrap.servers: 'x:1'}}}}", ["bootstrap.servers"]),
     ],
 )
-def test_a_mistake_is_said_before_anything_starts(
+def test_mistakes_are_reported_before_the_start(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

@@ -10,8 +10,8 @@ from typing import Any
 import psutil
 import pytest
 
-from penstock.measure import sampling
-from penstock.measure.sampling import Sampler
+from penstock.runs import sampling
+from penstock.runs.sampling import Sampler
 
 
 class Asked:

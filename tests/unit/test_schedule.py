@@ -13,8 +13,8 @@ from penstock.domain.arrivals import BurstArrivals, ConstantArrivals, RecordedAr
 from penstock.domain.errors import BadInput
 from penstock.domain.scenario import Scenario
 from penstock.domain.workload import MOST_MESSAGES_PER_PRODUCER, Workload
-from penstock.measure import schedule
-from penstock.measure.matrix import cells
+from penstock.load import schedule
+from penstock.runs.matrix import cells
 
 
 def test_a_schedule_ends_with_its_length() -> None:
@@ -80,8 +80,8 @@ def test_other_arrivals_need_no_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("0\nsoon\n", r"times\.txt:2: 'soon' is no time"),
-        ("0\nnan\n", r"times\.txt:2: 'nan' is no time"),
+        ("0\nsoon\n", r"times\.txt:2: 'soon' is not a time"),
+        ("0\nnan\n", r"times\.txt:2: 'nan' is not a time"),
         ("0\n\n5\n4\n", r"times\.txt:4: 4 is earlier than the time before it \(5\)"),
         ("# nothing\n", r"times\.txt: has no times"),
     ],
@@ -95,7 +95,7 @@ def test_a_missing_recording_is_named(tmp_path: Path) -> None:
     workload = Workload(arrivals=RecordedArrivals(file="none.txt"))
     with pytest.raises(BadInput, match=r"none\.txt"):
         schedule.resolve(workload, tmp_path)
-    with pytest.raises(BadInput, match="was not read yet"):
+    with pytest.raises(BadInput, match="has not been read yet"):
         schedule.check(workload, 1)
 
 
@@ -111,4 +111,4 @@ def test_a_recording_in_a_matrix_is_read_too(tmp_path: Path) -> None:
         Scenario,
     )
     (cell,) = cells(schedule.resolve_scenario(scenario, tmp_path), "a.yaml")
-    assert cell.experiment.workload.arrivals.mean_per_s == pytest.approx(3 / 6)
+    assert cell.spec.workload.arrivals.mean_per_s == pytest.approx(3 / 6)

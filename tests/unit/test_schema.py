@@ -17,7 +17,7 @@ from penstock.domain.cluster import ClusterSpec
 from penstock.domain.errors import BadInput
 from penstock.domain.network import NetworkSpec
 from penstock.domain.settings import ProducerSettings
-from penstock.schema import json_schema
+from penstock.specs.schema import json_schema
 
 TYPES: dict[str, Any] = {
     "string": str,
@@ -100,7 +100,7 @@ def check(data: Any, cls: Any) -> bool:
 
 
 @pytest.mark.parametrize("name", specs.FILE_KINDS)
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_what_we_write_is_valid(name: str, data: st.DataObject) -> None:
     cls = specs.FILE_KINDS[name]
@@ -185,7 +185,7 @@ def test_the_command_lists_the_kinds() -> None:
     listing = CliRunner().invoke(command, []).output
     assert all(name in listing for name in specs.FILE_KINDS)
     as_json = json.loads(CliRunner().invoke(command, ["--json"]).output)
-    assert as_json["topic"] == "A topic as it is to be made."
+    assert as_json["topic"] == "A topic to be created."
     assert set(as_json) == set(specs.FILE_KINDS)
 
 

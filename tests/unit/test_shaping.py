@@ -87,7 +87,7 @@ def test_a_class_goes_alone_and_the_last_takes_the_root_along() -> None:
     assert render(TOPOLOGY, both, {}) == ["qdisc del dev to3 root"]
 
 
-def test_no_change_is_no_command() -> None:
+def test_no_change_gives_no_command() -> None:
     both = {("a", "c"): TEN, ("b", "a"): TWENTY}
     assert render(TOPOLOGY, both, dict(reversed(both.items()))) == []
     assert render_segments(TOPOLOGY, both, both) == {}

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.autoscaler.simulator import Rig, Shift, equal_parts, simulate
+from penstock.autoscaler.core.policies.fixed import Range
+from penstock.autoscaler.core.simulator import Rig, Shift, equal_parts, simulate
 from penstock.domain.autoscaling import Autoscaling
 
-RIG = Rig(lane_bytes_per_s=1000, lane_bytes=1000, record_bytes=1, batch_s=0.2)
-SETTINGS = Autoscaling(lane_bytes_per_s=800, scale_in_s=10, drain_s=10)
+RIG = Rig(lane_limit_bytes_per_s=1000, lane_bytes=1000, record_bytes=1, batch_s=0.2)
+SETTINGS = Autoscaling(lane_capacity_bytes_per_s=800, scale_in_s=10, drain_s=10)
 
 
 def steady(*per_s: float) -> list[Shift]:
@@ -39,7 +40,7 @@ def test_more_lanes_when_one_is_not_enough_and_fewer_when_it_is() -> None:
 
 
 def test_without_enough_lanes_what_waits_grows_old_and_is_counted() -> None:
-    one = Autoscaling(policy="range", lanes=1, lane_bytes_per_s=800)
+    one = Autoscaling(policy=Range(), lanes=1, lane_capacity_bytes_per_s=800)
     found = simulate(one, steady(1000.0, 1000.0), 30.0, RIG)
     # A micro-batch lands 1,000 in 1.2 s of 2,000 that come per second.
     assert found.left == pytest.approx(60_000 - 25_000, rel=0.1)
@@ -47,7 +48,7 @@ def test_without_enough_lanes_what_waits_grows_old_and_is_counted() -> None:
 
 
 def test_kafkas_assignment_stays_as_it_is() -> None:
-    fixed = Autoscaling(policy="range", lanes=2, lane_bytes_per_s=800)
+    fixed = Autoscaling(policy=Range(), lanes=2, lane_capacity_bytes_per_s=800)
     shifts = [Shift(0.0, (300.0, 300.0, 0.0, 0.0)), Shift(20.0, (0.0, 0.0, 300.0, 300.0))]
     found = simulate(fixed, shifts, 40.0, RIG)
     assert [decided.lanes for decided in found.decisions] == [2]

@@ -19,14 +19,17 @@ from penstock.domain.arrivals import ConstantArrivals
 from penstock.domain.client import ClientProperties
 from penstock.domain.cluster import ClusterSpec, TopicSpec
 from penstock.domain.errors import BadInput
-from penstock.domain.fault import FaultPlan, Kill, SlowLink
-from penstock.domain.network import LinkCondition, NetworkSpec, NetworkTrace
+from penstock.domain.fault import FaultPlan
+from penstock.domain.network import LinkCondition, NetworkProfile, NetworkSpec
 from penstock.domain.network.delay_constant import ConstantDelay
 from penstock.domain.objective import Objective
-from penstock.domain.run import Experiment
+from penstock.domain.run import RunSpec
+from penstock.domain.scenario import Scenario
 from penstock.domain.settings import ProducerSettings
 from penstock.domain.value import Value
 from penstock.domain.workload import Workload
+from penstock.testbed.faults.kill import Kill
+from penstock.testbed.faults.slow_link import SlowLink
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -49,7 +52,7 @@ def condition(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", specs.FILE_KINDS)
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_a_value_survives_yaml_and_json(name: str, data: st.DataObject) -> None:
     cls = specs.FILE_KINDS[name]
@@ -69,12 +72,21 @@ def test_the_examples_load() -> None:
     assert testbed.place == "namespaces"
     assert testbed.network is not None
     assert testbed.network.links[0].condition.delay == ConstantDelay(ms=10)
-    trace = specs.load(EXAMPLES / "trace.yaml", NetworkTrace)
-    assert [step.at_s for step in trace.steps] == [0, 30, 60]
+    profile = specs.load(EXAMPLES / "network-profile.yaml", NetworkProfile)
+    assert [step.at_s for step in profile.steps] == [0, 30, 60]
     plan = specs.load(EXAMPLES / "faults.yaml", FaultPlan)
     assert [fault.kind for fault in plan.faults] == ["kill", "pause", "slow-link", "cut-link"]
     assert isinstance(plan.faults[0], Kill)
     assert isinstance(plan.faults[2], SlowLink)
+
+
+def test_the_scenario_of_the_readme_is_an_example() -> None:
+    text = (EXAMPLES / "scenario.yaml").read_text()
+    assert f"```yaml\n{text}```" in (EXAMPLES.parent / "README.md").read_text()
+    scenario = specs.load(EXAMPLES / "scenario.yaml", Scenario)
+    assert scenario.cluster.place == "loopback", "it needs no root"
+    apart = specs.load(EXAMPLES / "scenario-network.yaml", Scenario)
+    assert apart.cluster.place == "namespaces"
 
 
 def test_defaults_are_written_but_not_what_is_absent() -> None:
@@ -113,9 +125,9 @@ def test_anchors_and_merges_work() -> None:
       - {at_s: 0, links: [&slow {src: a, dst: b, condition: {rate_mbit: 1}}]}
       - {at_s: 9, links: [{<<: *slow, dst: c}]}
     """
-    trace = specs.parse(text, NetworkTrace)
-    assert trace.steps[1].links[0].dst == "c"
-    assert trace.steps[1].links[0].condition == LinkCondition(rate_mbit=1)
+    profile = specs.parse(text, NetworkProfile)
+    assert profile.steps[1].links[0].dst == "c"
+    assert profile.steps[1].links[0].condition == LinkCondition(rate_mbit=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,9 +236,9 @@ def test_a_mistake_in_a_condition(text: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("cls", "text", "expected"),
     [
-        (NetworkTrace, "steps: [{at_ms: 5, links: []}]", "steps[0].at_ms: unknown field; this is given in seconds: use 'at_s'"),
-        (NetworkTrace, "steps: []", "steps: must have at least one step"),
-        (NetworkTrace, "steps: {}", "steps: expected a list, not a mapping"),
+        (NetworkProfile, "steps: [{at_ms: 5, links: []}]", "steps[0].at_ms: unknown field; this is given in seconds: use 'at_s'"),
+        (NetworkProfile, "steps: []", "steps: must have at least one step"),
+        (NetworkProfile, "steps: {}", "steps: expected a list, not a mapping"),
         (Workload, "{duration: 5, arrivals: {kind: constant, rate_per_s: 5}}", "duration: unknown field; this is given in seconds: use 'duration_s'"),
         (Workload, "{payload: {size_kb: 5}, arrivals: {kind: constant, rate_per_s: 5}}", "payload.size_kb: unknown field; this is given in bytes: use 'size_bytes'"),
         (Workload, "{payload: {size_bytes: 1 KiB}, arrivals: {kind: constant, rate_per_s: 5}}", "payload.size_bytes: expected a whole number of bytes (the unit is in the name 'size_bytes'): write 1024"),
@@ -239,7 +251,7 @@ def test_a_mistake_in_a_condition(text: str, expected: str) -> None:
         (ClusterSpec, "properties: {log.dirs: /tmp}", "properties.log.dirs: '/tmp' cannot be set here: set by the testbed; see `data_dir`"),
         (ClusterSpec, "network: {}", "network: needs `place: namespaces`: there is no network to shape on loopback"),
         (ClusterSpec, "[1, 2]", "expected a mapping, not a list"),
-        (Experiment, "{name: a, topic: {name: a, replication: 5}, workload: {arrivals: {kind: constant, rate_per_s: 5}}}", "topic.replication: 5 must be at most the number of brokers (3)"),
+        (RunSpec, "{name: a, topic: {name: a, replication: 5}, workload: {arrivals: {kind: constant, rate_per_s: 5}}}", "topic.replication: 5 must be at most the number of brokers (3)"),
         (FaultPlan, "faults: [{kind: kill, broker: nobody}]", "faults[0].broker: 'nobody' must be a broker's id, 'controller' or 'leader of TOPIC-PARTITION'"),
         (Objective, "weights: {bandwidth: 1}", "weights.no_duplication: 0.1 makes the four weights sum to 1.7; they must sum to 1"),
     ],
@@ -276,11 +288,11 @@ def test_data_that_was_never_text_has_no_lines() -> None:
         ("[" * 10_000, "demo.yaml: is nested too deeply"),
     ],
 )  # fmt: skip
-def test_text_that_is_no_document(text: str, expected: str) -> None:
+def test_text_that_is_not_a_document(text: str, expected: str) -> None:
     assert problems(text, ClusterSpec) == [expected]
 
 
-def test_json_that_is_no_document() -> None:
+def test_json_that_is_not_a_document() -> None:
     for text, expected in {
         "{,": "a.json:1:2: not valid JSON: Expecting property name enclosed in double quotes",
         '{"brokers": 1, "brokers": 2}': "a.json: brokers: is given twice",
@@ -351,7 +363,7 @@ def test_acks_may_be_a_number(written: str, meant: str) -> None:
         ("batch.num.messages: 0", "batch.num.messages: 0 must be 1 or more"),
         ("{max.in.flight: 6, enable.idempotence: true}", "max.in.flight.requests.per.connection: 6 must be at most 5 with enable.idempotence"),
         ("{linger.ms: 1, queue.buffering.max.ms: 2}", "linger.ms: 2 is given twice: queue.buffering.max.ms is another name for it"),
-        ("sasl.password: hunter2", "sasl.password: [hidden] is a secret: put it in a client.properties file, since settings are kept with runs"),
+        ("sasl.password: hunter2", "sasl.password: [hidden] is a secret: put it in a client.properties file, since settings are stored with runs"),
         ("sasl.password: [hunter2]", "sasl.password: expected text or a number or true or false, not [hidden]"),
         ("debug: [msg]", "debug: expected text or a number or true or false, not a list"),
     ],

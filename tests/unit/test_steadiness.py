@@ -17,8 +17,8 @@ from scipy.signal import lfilter
 
 from penstock import specs
 from penstock.domain.steadiness import Steadiness
-from penstock.measure import steadiness
-from penstock.measure.steadiness import judge
+from penstock.stats import steadiness
+from penstock.stats.steadiness import judge
 
 Floats = npt.NDArray[np.float64]
 RUNS = 200
@@ -171,14 +171,16 @@ def shaped(
     noise = rng.standard_normal(slices)
     noise[1:] *= math.sqrt(1 - correlation**2)
     wander = np.exp(sigma * np.asarray(lfilter([1], [1, -correlation], noise)))
-    due = 1.0 + rng.poisson(1000 * length_s / slices, slices)
+    due = 1.0 + rng.poisson(1000 * length_s / slices, slices).astype(np.float64)
     sums = rng.gamma(due) * wander * level_ms((np.arange(slices) + 0.5) / slices)
     return Run(sums, due, due, due, length_s / slices, 10)
 
 
 def decaying(at: Floats, length: float, ratio: float) -> Floats:
     """A transient of that length (0 to 1): the first quarter is `ratio` times the last one."""
-    first, last = (np.exp(-np.linspace(a, a + 0.25, 1000) / length).mean() for a in (0, 0.75))
+    first, last = (
+        float(np.exp(-np.linspace(a, a + 0.25, 1000) / length).mean()) for a in (0, 0.75)
+    )
     return 10 * (1 + (ratio - 1) / (first - ratio * last) * np.exp(-at / length))
 
 
@@ -294,7 +296,7 @@ def test_a_queue_that_grows_is_explained_by_the_rates() -> None:
     assert last == pytest.approx(result.latency_last_ms / 1000, rel=0.01)  # s
     assert (done, offered) == pytest.approx((1200 / 1.15, 1200), rel=0.05)
     assert (result.done_per_s, result.offered_per_s) == pytest.approx((done, offered), rel=0.001)
-    assert "the brokers do" in result.sentence
+    assert "the brokers handle" in result.sentence
     assert result.waiting_first is not None
     assert result.waiting_last is not None
     # Little's law: who waits at the end waits as long as the last ones do.
@@ -310,7 +312,7 @@ def test_who_does_the_work_has_a_name() -> None:
     result = judge(
         run.latency_sums_ms, run.counts, run.due, run.done, run.slice_s, done_name="the consumers"
     )
-    assert "the consumers do 1,0" in result.sentence
+    assert "the consumers handle 1,0" in result.sentence
     assert result.waiting_first == 0
 
 
@@ -368,7 +370,7 @@ def test_who_was_waiting_when_the_reading_ended_counts_though_it_never_arrived()
     )
     result = cut.judged()
     assert result.state == "unsteady"
-    assert "do 6" in result.sentence
+    assert "handle 6" in result.sentence
     assert result.waiting_last == run.judged().waiting_last
 
 
@@ -404,7 +406,10 @@ def test_what_is_lost_on_the_way_does_not_wait() -> None:
 def test_a_small_change_is_not_worth_an_alarm() -> None:
     def run(first_ms: float, last_ms: float) -> Run:
         rng = np.random.default_rng(1)
-        level = partial(np.interp, xp=[0, 1], fp=[first_ms, last_ms])
+
+        def level(at: Floats) -> Floats:
+            return np.interp(at, [0, 1], [first_ms, last_ms])
+
         return shaped(rng, tau_s=0.05, sigma=0.01, level_ms=level)
 
     assert run(10, 11).judged().state == "steady"
@@ -492,9 +497,9 @@ slices = st.lists(
 def test_every_run_has_a_result(
     rows: list[tuple[float, int, int, int]], slice_s: float, waiting: int
 ) -> None:
-    columns = np.array(rows, dtype=np.float64).reshape(-1, 4).T
+    sums, counts, due, done = np.array(rows, dtype=np.float64).reshape(-1, 4).T
     with np.errstate(divide="raise", invalid="raise", over="raise"):
-        result = judge(*columns, slice_s, waiting_first=waiting)
+        result = judge(sums, counts, due, done, slice_s, waiting_first=waiting)
     assert result.state in ("steady", "unsteady", "not tested")
     assert (result.sentence == "") == (result.state == "steady")
     assert "nan" not in result.sentence

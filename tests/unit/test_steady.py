@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from penstock.pipeline.collected import Entries
-from penstock.pipeline.steady import slices_before
+from penstock.analysis.steady import slices_before
+from penstock.analysis.summary_arrays import Entries
 
 SLICE_NS = 100_000_000
 
@@ -34,7 +34,7 @@ def latencies(longest_ms: Mapping[int, float]) -> Entries:
 def test_slices_that_the_fault_hit_are_left_out(
     changed: Mapping[int, float | None], slices: int
 ) -> None:
-    longest = dict.fromkeys(range(100), 5.0) | dict(changed)  # type: ignore[arg-type]
+    longest = dict.fromkeys(range(100), 5.0) | dict(changed)
     found = {n: ms for n, ms in longest.items() if ms is not None}
     assert slices_before(5.0, SLICE_NS, latencies(found)) == slices
 

@@ -91,7 +91,7 @@ def test_only_unsteady_runs_are_not_judged() -> None:
     for state in ("steady", "not tested", "changed on purpose"):
         verdict = judge(
             Objective(lost_share=0.5),
-            metrics(steadiness=Steadiness(state=state, sentence="x")),  # type: ignore[arg-type]
+            metrics(steadiness=Steadiness(state=state, sentence="x")),
             (),
         )
         assert verdict.is_met and verdict.is_judged

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 
 from penstock import specs
 from penstock.domain.errors import BadInput
-from penstock.domain.run import Experiment
+from penstock.domain.run import RunSpec
 from penstock.domain.warm_up import RequestKind, WarmUp, WarmUpLimits
-from penstock.measure import warm_up
-from penstock.measure.flatness import WINDOW, Interval
-from penstock.measure.load_plan import WARM_UP_MARGIN_S, plan_of
-from penstock.measure.warm_up import kind_of
+from penstock.load.plan import WARM_UP_MARGIN_S, plan_of
+from penstock.runs import warm_up
+from penstock.runs.warm_up import kind_of
+from penstock.stats.flatness import WINDOW, Interval
 
 BASE: dict[str, Any] = {
     "name": "orders",
@@ -26,12 +27,12 @@ BASE: dict[str, Any] = {
 }
 
 
-def experiment(**more: Any) -> Experiment:
-    return specs.parse({**BASE, **more}, Experiment)
+def spec(**more: Any) -> RunSpec:
+    return specs.parse({**BASE, **more}, RunSpec)
 
 
 def kind(**settings: Any) -> RequestKind:
-    return kind_of(experiment(settings=settings))
+    return kind_of(spec(settings=settings))
 
 
 def test_the_kind_of_requests_follows_from_the_settings() -> None:
@@ -42,9 +43,9 @@ def test_the_kind_of_requests_follows_from_the_settings() -> None:
     assert kind(**{"linger.ms": 50, "batch.num.messages": 8}).messages_per_request == 8
     assert kind(**{"linger.ms": 50, "batch.size": 1000}).messages_per_request == 5
     assert kind(**{"compression.type": "lz4"}).compression == "lz4"
-    keyed = experiment(workload={**BASE["workload"], "keys": 100}, settings={"linger.ms": 50})
+    keyed = spec(workload={**BASE["workload"], "keys": 100}, settings={"linger.ms": 50})
     assert kind_of(keyed).messages_per_request == 5
-    closed = experiment(workload={**BASE["workload"], "loop": "closed"}, settings={"linger.ms": 50})
+    closed = spec(workload={**BASE["workload"], "loop": "closed"}, settings={"linger.ms": 50})
     assert kind_of(closed).messages_per_request == 1
 
 
@@ -74,20 +75,20 @@ def test_brokers_that_are_warm_for_one_kind_are_warm_for_those_alike(
 
 def test_a_limit_below_zero_is_refused() -> None:
     with pytest.raises(BadInput, match=r"cluster_warm_up\.limit_s"):
-        experiment(cluster_warm_up={"limit_s": -1})
+        spec(cluster_warm_up={"limit_s": -1})
 
 
-def test_only_a_load_that_could_go_on_waits_for_warmth() -> None:
-    assert plan_of(experiment()).waits_for_warmth
-    assert plan_of(experiment()).length_s == WarmUpLimits().limit_s + WARM_UP_MARGIN_S + 12
-    assert not plan_of(experiment(cluster_warm_up={"limit_s": 0})).waits_for_warmth
+def test_only_an_extensible_load_waits_for_warmth() -> None:
+    assert plan_of(spec()).waits_for_warmth
+    assert plan_of(spec()).length_s == WarmUpLimits().limit_s + WARM_UP_MARGIN_S + 12
+    assert not plan_of(spec(cluster_warm_up={"limit_s": 0})).waits_for_warmth
     recorded = {**BASE["workload"], "arrivals": {"kind": "recorded", "at_s": [0.0, 1.0]}}
-    assert not plan_of(experiment(workload=recorded)).waits_for_warmth
+    assert not plan_of(spec(workload=recorded)).waits_for_warmth
     # What is made in advance must fit into memory.
     fast = {**BASE["workload"], "arrivals": {"kind": "constant", "rate_per_s": 300_000}}
-    assert plan_of(experiment(workload=fast)).longest_warm_up_s == 10 + WARM_UP_MARGIN_S
+    assert plan_of(spec(workload=fast)).longest_warm_up_s == 10 + WARM_UP_MARGIN_S
     # A user who wants five minutes gets them.
-    patient = plan_of(experiment(warm_up_s=300))
+    patient = plan_of(spec(warm_up_s=300))
     assert patient.longest_warm_up_s == 300 + WARM_UP_MARGIN_S
 
 
@@ -107,7 +108,7 @@ class FakeLoad:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [0.0]
-    monkeypatch.setattr(warm_up.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     return now
 
 
@@ -122,7 +123,7 @@ def test_warming_ends_when_it_is_warm(clock: list[float]) -> None:
     assert len(said) > 30
 
 
-def test_a_limit_that_is_reached_is_said_with_what_still_changes(clock: list[float]) -> None:
+def test_a_reached_limit_is_reported_with_what_still_changes(clock: list[float]) -> None:
     done = warm_up._Step(1, 20, 1.0, lambda _: None).until_warm(FakeLoad(clock, warm_after_s=60))
     assert done.state == "still warming up"
     assert done.took_s == 20
@@ -176,7 +177,7 @@ def test_a_run_is_warm_only_if_both_steps_were(
     )
     run: Any = FakeRun()
     cluster: Any = None
-    done = warm_up.warm_up_run(cluster, run, experiment(), before)
+    done = warm_up.warm_up_run(cluster, run, spec(), before)
     assert done is not None
     assert done.state == before.state
     assert done.sentence == before.sentence
@@ -196,10 +197,10 @@ def test_without_answers_a_cluster_of_ones_own_shows_nothing_to_judge_by(
         def wait(self, until_ns: int) -> None:
             waited.append(until_ns)
 
-    monkeypatch.setattr(warm_up.time, "monotonic_ns", lambda: 1_000_000_000)
+    monkeypatch.setattr(time, "monotonic_ns", lambda: 1_000_000_000)
     run: Any = Waiting()
     theirs: Any = object()
-    unanswered = experiment(settings={"acks": "0"}, cluster_warm_up={"rate_per_s": 100})
+    unanswered = spec(settings={"acks": "0"}, cluster_warm_up={"rate_per_s": 100})
     limits = unanswered.cluster_warm_up
     assert warm_up.warm_up(theirs, kind_of(unanswered), limits) is None
     assert warm_up.warm_up_run(theirs, run, unanswered, None) is None

@@ -1,1 +1,5 @@
-"""The fewest lanes that keep up, and the fewest moves: monitor, packing, controller."""
+"""The autoscaler: monitor, packing and controller, for the fewest lanes that keep up."""
+
+from penstock.extras import require
+
+require("lake", "deltalake", "prometheus_client", "pyarrow")

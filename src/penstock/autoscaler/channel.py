@@ -1,286 +1,262 @@
-"""What monitor, controller and hosts tell one another, through two topics of the cluster.
+"""Messages between monitor, controller and hosts, through the topics of `topics`.
 
-`penstock.NAME.speeds` has the monitor's measurements. `penstock.NAME.group` has a partition per
-host for commands to it, and partition 0 for answers to the controller (S2, 4.4.2). It is compacted:
-the last command to a host stays, and is what it acts on when it comes back.
-
-The controller writes in transactions under one id, so of two controllers the older one is fenced by
-Kafka itself: it can command nothing any more, and ends with that reason.
+The controller writes in transactions under one id, so of two controllers Kafka fences the older
+one: it cannot send commands any more. Claims decide which of the two may take over (see `claim`).
+Each side reads messages of its own group only, and warns once about others.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property
-from typing import Any, TypeVar
+import uuid
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from penstock import specs
-from penstock.autoscaler.actions import Send
-from penstock.domain.autoscaling import Answer, Command, Measurement
-from penstock.domain.errors import BadInput, PenstockError
-from penstock.domain.value import Value
-from penstock.pipeline.lake import client
+from penstock.autoscaler.core.actions import Send
+from penstock.autoscaler.core.claim import Claimant, last_claim
+from penstock.autoscaler.topics import ANSWERS, REQUEST_S, Reader, Topics, Warn, parsed
+from penstock.domain.autoscaling import Answer, Claim, Command, Measurement, Message
+from penstock.domain.errors import PenstockError
+from penstock.kafka import client_log
 
-# A host is heard of at least so often.
+# A host answers at least this often.
 HEARTBEAT_S = 2.0
-T = TypeVar("T", bound=Value)
-_REQUEST_S = 10.0
-_PAUSE_S = 2.0
-_ANSWERS = 0
-_SOURCE = "message.json"
-_UNHEARD = (
-    KafkaError._UNKNOWN_PARTITION,
-    KafkaError._UNKNOWN_TOPIC,
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-)
-_AWAY = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN)
 _FENCED = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
 
 
 class Superseded(PenstockError):
-    """Another controller has begun."""
+    """Another controller has taken over."""
 
 
-class Topics:
-    """The two topics of a pipeline; made if they are not there."""
+class _Screen:
+    """Filters the messages of one group."""
 
-    def __init__(self, name: str, config: Mapping[str, Any], most_hosts: int) -> None:
-        self.speeds, self.group = f"penstock.{name}.speeds", f"penstock.{name}.group"
-        self.name, self.hosts = name, most_hosts
-        self.config = {k: v for k, v in config.items() if k != "isolation.level"}
+    def __init__(self, topics: Topics, group: str | None, warn: Warn) -> None:
+        self._topic, self._group, self._warn = topics.group, group, warn
+        self._is_warned = False
 
-    def make(self, warn: Callable[[str], None] = client.log.warning) -> None:
-        """Those that are not there. While no broker answers, it waits, and that is said."""
-        is_warned = False
-        while True:
-            try:
-                return self._make()
-            except KafkaException as error:
-                reason = error.args[0]
-                if reason.code() not in _AWAY:
-                    raise PenstockError(
-                        f"the topics of the autoscaler cannot be made: {reason.str()}",
-                        "give its user CREATE, or make them: see docs/autoscaler.md",
-                    ) from None
-                if not is_warned:
-                    warn(f"no broker answers, so the autoscaler waits: {reason.str()}")
-                is_warned = True
-            time.sleep(_PAUSE_S)
-
-    def _make(self) -> None:
-        kept = {"cleanup.policy": "compact", "segment.ms": "600000"}
-        brief = {"retention.ms": "600000", "segment.ms": "600000"}
-        wanted = [
-            NewTopic(self.group, 1 + self.hosts, config=kept),
-            NewTopic(self.speeds, 1, config=brief),
-        ]
-        # Who may not create topics may still use those that somebody else made.
-        there = self._admin.list_topics(timeout=_REQUEST_S).topics
-        if new := [topic for topic in wanted if topic.topic not in there]:
-            for answer in self._admin.create_topics(new, request_timeout=_REQUEST_S).values():
-                try:
-                    answer.result()
-                except KafkaException as error:  # somebody else was quicker
-                    if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                        raise
-        if self.group in there and self.count() < 1 + self.hosts:
-            wider = NewPartitions(self.group, 1 + self.hosts)
-            self._admin.create_partitions([wider])[self.group].result(_REQUEST_S)
-        # Brokers hear of it one after the other.
-        deadline = time.monotonic() + _REQUEST_S
-        while self.count() < 1 + self.hosts and time.monotonic() < deadline:
-            time.sleep(0.1)
-
-    def count(self) -> int:
-        """Partitions of the group's topic: there may be more than hosts now."""
-        found = self._admin.list_topics(self.group, timeout=_REQUEST_S).topics[self.group]
-        return len(found.partitions)
-
-    @cached_property
-    def _admin(self) -> AdminClient:
-        return AdminClient(self.config, logger=client.log)
-
-    def producer(self, **more: Any) -> Producer:
-        # Ten thousand partitions make a megabyte of JSON, and a tenth of that for brokers.
-        own = {"linger.ms": 0, "message.max.bytes": 20_000_000, "compression.type": "zstd"}
-        return Producer({**self.config, **own, **more}, logger=client.log)
+    def own(self, messages: Iterable[Message]) -> Iterator[Message]:
+        for message in messages:
+            if self._group is not None and message.group == self._group:
+                yield message
+            elif not self._is_warned:
+                self._is_warned = True
+                self._warn(
+                    f"{self._topic}: messages of another group ({message.group or 'without id'}) "
+                    f"are ignored: another pipeline of this name uses the topic, and neither can "
+                    f"start again until one of them has another `name` (this group is "
+                    f"{self._group or 'new'})"
+                )
 
 
-class Reader:
-    """Messages of one partition, from the beginning or from the end on."""
+@dataclass(frozen=True)
+class Past:
+    """Messages from before this controller began."""
 
-    def __init__(self, topics: Topics, topic: str, partition: int, from_end: bool = False) -> None:
-        self._consumer = Consumer(
-            {
-                "fetch.wait.max.ms": 100,
-                **topics.config,
-                "group.id": "penstock-autoscaler",  # it must have one, and never joins it
-                "enable.auto.commit": False,
-                "enable.auto.offset.store": False,
-                "auto.offset.reset": "earliest",
-                "isolation.level": "read_committed",
-                "enable.partition.eof": True,
-            },
-            logger=client.log,
-        )
-        self._place = TopicPartition(topic, partition)
-        low, high = self._marks()
-        self._place.offset = high if from_end else low
-        self._consumer.assign([self._place])
-
-    def _marks(self) -> tuple[int, int]:
-        """Of a topic that was just made, not every broker has heard yet."""
-        deadline = time.monotonic() + _REQUEST_S
-        while True:
-            try:
-                low, high = self._consumer.get_watermark_offsets(self._place, timeout=_REQUEST_S)
-                return low, high
-            except KafkaException as error:
-                if error.args[0].code() not in _UNHEARD or time.monotonic() >= deadline:
-                    raise
-            time.sleep(0.1)
-
-    def close(self) -> None:
-        self._consumer.close()
-
-    def poll(self, timeout_s: float) -> bytes | None:
-        """The next message, if one comes."""
-        deadline = time.monotonic() + timeout_s
-        while (message := self._consumer.poll(max(0.0, deadline - time.monotonic()))) is not None:
-            if message.error() is None:
-                return message.value()
-        return None
-
-    def to_the_end(self) -> Iterator[bytes]:
-        """All that is there now."""
-        deadline = time.monotonic() + _REQUEST_S
-        while time.monotonic() < deadline:
-            message = self._consumer.poll(0.2)
-            if message is None:
-                continue
-            error = message.error()
-            if error is None:
-                deadline = time.monotonic() + _REQUEST_S
-                yield message.value() or b""
-            elif error.code() == KafkaError._PARTITION_EOF:
-                return
-        raise PenstockError(f"{self._place.topic}: no broker answers", "check the cluster")
-
-
-def _parsed(texts: Iterable[bytes], kind: type[T]) -> Iterator[T]:
-    """What is none of ours, is left out."""
-    for text in texts:
-        try:
-            yield specs.parse(text.decode(), kind, _SOURCE)
-        except (BadInput, UnicodeDecodeError) as error:
-            client.log.warning("a message that is none of ours: %s", error)
+    # By host: the last command to it, and its last answer.
+    commands: dict[int, Command] = field(default_factory=dict)
+    answers: dict[int, Answer] = field(default_factory=dict)
 
 
 class ControllerLink:
-    """The controller's end. `is_dry`: it only listens, and does not fence whoever commands."""
+    """The controller's end. `is_dry`: it only listens and does not take over; then `group` may be
+    None, if the group has no id yet."""
 
-    def __init__(self, topics: Topics, is_dry: bool = False) -> None:
-        self._topics = topics
+    def __init__(
+        self,
+        topics: Topics,
+        group: str | None,
+        claimant: Claimant,
+        *,
+        warn: Warn = client_log.log.warning,
+        is_dry: bool = False,
+    ) -> None:
+        assert is_dry or group is not None
+        self._topics, self._group, self._claimant = topics, group or "", claimant
+        self._screen = _Screen(topics, group, warn)
+        self.is_dry = is_dry
         self._producer: Producer | None = None
-        if not is_dry:
-            own = {"transactional.id": f"penstock.{topics.name}.controller"}
-            self._producer = topics.producer(**own)
-            self._producer.init_transactions(_REQUEST_S)
-        self._answers = Reader(topics, topics.group, _ANSWERS)
+        self._reader: Reader | None = None
+        # When it last made sure that no other controller has taken over.
+        self._sure_s = float("-inf")
 
     def close(self) -> None:
-        self._answers.close()
+        if self._reader is not None:
+            self._reader.close()
 
-    def past(self) -> tuple[dict[int, Command], dict[int, Answer]]:
-        """The last command to each host that ever had one, and the last answer of each; read
-        before anything else is."""
+    def begin(self) -> Past:
+        """Become the controller; returns earlier messages. A process that was the controller before
+        does not take over again if another one has claimed the group since: it would fence that
+        one."""
+        if self.is_dry:
+            return self._past(list(self._screen.own(self._first_answers())))
+        self._check(self._topics.latest(ANSWERS))
+        own = f"penstock.{self._topics.name}.{self._group}.controller"
+        self._producer = self._topics.producer(**{"transactional.id": own})
+        self._producer.init_transactions(REQUEST_S)
+        # No other process can write commands from here on, so the commands read now are complete.
+        # If another one has claimed the group since we looked, we have fenced it; it finds that its
+        # claim is still the last one, and starts over.
+        messages = self._first_answers()
+        self._check(messages)
+        own_messages = list(self._screen.own(messages))
+        past = self._past(own_messages)
+        self._claimant.claim([*own_messages, *past.commands.values()])
+        self.send([])
+        return past
+
+    def _first_answers(self) -> list[Message]:
+        self._reader = self._topics.reader(ANSWERS)
+        return list(parsed(self._reader.latest()))
+
+    def _past(self, messages: Iterable[Message]) -> Past:
         commands: dict[int, Command] = {}
         for host in range(self._topics.count() - 1):
-            reader = Reader(self._topics, self._topics.group, 1 + host)
-            for command in _parsed(reader.to_the_end(), Command):
-                if command.verb == "hold":
-                    commands[host] = command
-            reader.close()
-        answers = {one.host: one for one in _parsed(self._answers.to_the_end(), Answer)}
-        return commands, answers
+            for message in self._screen.own(self._topics.latest(1 + host)):
+                if isinstance(message, Command) and message.verb == "hold":
+                    commands[host] = message
+        return Past(commands, {m.host: m for m in messages if isinstance(m, Answer)})
 
-    def send(self, sends: Iterable[Send]) -> None:
-        """All of them, or none. After an error nobody knows in which state it is: begin anew."""
+    def _check(self, messages: Iterable[Message]) -> None:
+        claim = last_claim(self._screen.own(messages))
+        if self._claimant.is_superseded_by(claim):
+            assert claim is not None
+            raise Superseded(
+                f"another controller of {self._topics.name} has taken over (term {claim.term}, "
+                f"after this one's {self._claimant.term}; group {self._group})",
+                "run only one; this one has stopped, and the plan stays in place",
+            )
+
+    def send(self, sends: Collection[Send]) -> None:
+        """Send all of them, or none. Without any, send the claim again, since Kafka does not check
+        a transaction without messages. After an error the state is unknown: start over. Raises
+        `Superseded` if another controller has taken over."""
         if self._producer is None:
             return
         try:
             self._producer.begin_transaction()
             for send in sends:
-                self._producer.produce(
-                    self._topics.group,
-                    specs.dump_json_line(send.command),
-                    key=send.command.verb,
-                    partition=1 + send.host,
+                own = replace(send.command, group=self._group, term=self._claimant.term)
+                self._produce(own, own.verb, 1 + send.host)
+            if not sends:
+                claim = Claim(
+                    group=self._group,
+                    term=self._claimant.term,
+                    incarnation=self._claimant.incarnation,
+                    at_ms=round(time.time() * 1000),
                 )
-            self._producer.commit_transaction(_REQUEST_S)
+                self._produce(claim, "claim", ANSWERS)
+            self._producer.commit_transaction(REQUEST_S)
         except KafkaException as error:
             if error.args[0].code() not in _FENCED:
                 raise
-            raise Superseded(
-                f"another controller of {self._topics.name} has begun",
-                "let only one run; this one has stopped, and the plan holds",
+            # A successor claims the group at once. If it did not, our claim is still the last one.
+            self._check(self._topics.latest(ANSWERS))
+            raise PenstockError(
+                f"this controller of {self._topics.name} was fenced by one that has not claimed "
+                f"the group {self._group}"
             ) from None
+        self._sure_s = time.monotonic()
+
+    def _produce(self, message: Message, kind: str, partition: int) -> None:
+        assert self._producer is not None
+        text, key = specs.dump_json_line(message), f"{kind}.{self._group}"
+        self._producer.produce(self._topics.group, text, key=key, partition=partition)
+
+    def assure(self, within_s: float) -> None:
+        """Raise `Superseded` if another controller has taken over; the last check may be `within_s`
+        old."""
+        if time.monotonic() - self._sure_s > within_s:
+            self.send([])
 
     def answers(self, timeout_s: float) -> Iterator[Answer]:
-        """Those that came; waits for the first one."""
-        while (text := self._answers.poll(timeout_s)) is not None:
-            yield from _parsed([text], Answer)
-            timeout_s = 0.0
+        """The answers that have arrived; waits for the first one."""
+        assert self._reader is not None
+        until_s = time.monotonic() + timeout_s
+        # Claims are in the same partition, but the caller does not wait for them.
+        while (text := self._reader.poll(max(0.0, until_s - time.monotonic()))) is not None:
+            for message in self._screen.own(parsed([text])):
+                if isinstance(message, Claim) and not self.is_dry:
+                    self._check([message])
+                if isinstance(message, Answer):
+                    self._check_term(message)
+                    until_s = 0.0
+                    yield message
+
+    def _check_term(self, answer: Answer) -> None:
+        """A host that has heard a higher term takes no command of ours. Either another controller
+        has begun, or the topic was deleted, and the claim with it: to start over finds out."""
+        if answer.term > self._claimant.term and not self.is_dry:
+            raise PenstockError(
+                f"host {answer.host} follows a controller of term {answer.term}, and this one of "
+                f"{self._topics.name} has term {self._claimant.term}"
+            )
 
 
 class HostLink:
-    """A host's end."""
+    """A host's end. Made once per process, which its incarnation identifies."""
 
-    def __init__(self, topics: Topics, host: int) -> None:
-        self._topics, self._host = topics, host
-        self._commands = Reader(topics, topics.group, 1 + host)
+    def __init__(
+        self, topics: Topics, host: int, group: str, warn: Warn = client_log.log.warning
+    ) -> None:
+        self._topics, self._host, self.group, self._warn = topics, host, group, warn
+        self._screen = _Screen(topics, group, warn)
+        self._incarnation = uuid.uuid4().hex
+        # The highest term seen: a command with a lower one is from a controller that was replaced.
+        self._term = 0
+        self._is_warned = False
+        self._commands = topics.reader(1 + host)
         self._producer = topics.producer(**{"enable.idempotence": True})
 
     def close(self) -> None:
-        self._producer.flush(_REQUEST_S)
+        self._producer.flush(REQUEST_S)
         self._commands.close()
 
     def past(self) -> Command | None:
-        """The last command to hold; read before anything else is."""
-        last = None
-        for command in _parsed(self._commands.to_the_end(), Command):
-            last = command if command.verb == "hold" else last
-        return last
+        """The last hold command; call it first. Raises if another group uses the topic."""
+        self._topics.refuse_others(lambda: self.group)
+        commands = [*self._current(parsed(self._commands.latest()))]
+        return next((c for c in reversed(commands) if c.verb == "hold"), None)
 
     def command(self, timeout_s: float) -> Command | None:
-        text = self._commands.poll(timeout_s)
-        return None if text is None else next(_parsed([text], Command), None)
+        deadline_s = time.monotonic() + timeout_s
+        while (text := self._commands.poll(max(0.0, deadline_s - time.monotonic()))) is not None:
+            for command in self._current(parsed([text])):
+                return command
+        return None
+
+    def _current(self, messages: Iterable[Message]) -> Iterator[Command]:
+        for message in self._screen.own(messages):
+            if not isinstance(message, Command):
+                continue
+            if message.term >= self._term:
+                self._term = message.term
+                yield message
+            elif not self._is_warned:
+                self._is_warned = True
+                self._warn(
+                    f"host {self._host}: a command of term {message.term} is ignored, since a "
+                    f"later controller has term {self._term}"
+                )
 
     def answer(self, answer: Answer) -> None:
-        self._producer.produce(
-            self._topics.group,
-            specs.dump_json_line(answer),
-            key=str(self._host),
-            partition=_ANSWERS,
-        )
+        own = replace(answer, group=self.group, term=self._term, incarnation=self._incarnation)
+        text, key = specs.dump_json_line(own), f"answer.{self.group}.{self._host}"
+        self._producer.produce(self._topics.group, text, key=key, partition=ANSWERS)
         self._producer.poll(0)
 
 
 class SpeedsLink:
-    """Measurements, for whoever wants to read them."""
+    """Publishes measurements."""
 
     def __init__(self, topics: Topics) -> None:
         self._topics = topics
         self._producer = topics.producer()
 
     def tell(self, measurement: Measurement) -> None:
-        self._producer.produce(
-            self._topics.speeds, specs.dump_json_line(measurement), key=self._topics.name
-        )
+        text = specs.dump_json_line(measurement)
+        self._producer.produce(self._topics.speeds, text, key=self._topics.name)
         self._producer.poll(0)

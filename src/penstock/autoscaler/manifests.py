@@ -1,4 +1,4 @@
-"""A pipeline on Kubernetes, as manifests: driver, what it may do, its executors' template. Pure.
+"""Kubernetes manifests of a pipeline: driver, its rights, the template of its executors. Pure.
 
 The driver asks for executors and gives them back as the plan says (S2, 4.4.7.2); so it may make and
 remove pods in its namespace, and nothing else. Lake and checkpoint lie on a volume that all mount,
@@ -22,17 +22,41 @@ _DRIVER_PORT, _BLOCK_PORT, _METRICS_PORT = 7078, 7079, 9400
 _USER = 185  # of Spark's own images
 # 63 in all, of which 16 are ours.
 _NAME_LENGTH = 47
-# Of a driver's or an executor's memory, for Java's heap: lanes, Parquet and Delta are Python's.
+# What the driver may do. First with executors, and the configuration that Spark gives them; then
+# with what Spark removes when it ends, as far as it has created it.
+_RULES = [
+    {
+        "apiGroups": [""],
+        "resources": ["pods", "configmaps"],
+        "verbs": [
+            "create",
+            "get",
+            "list",
+            "watch",
+            "delete",
+            "deletecollection",
+            "patch",
+            "update",
+        ],
+    },
+    {
+        "apiGroups": [""],
+        "resources": ["services", "persistentvolumeclaims"],
+        "verbs": ["get", "list", "deletecollection"],
+    },
+]
+_SECURITY = {"runAsNonRoot": True, "runAsUser": _USER, "fsGroup": _USER}
+# Share of a driver's or an executor's memory for Java's heap: lanes, Parquet and Delta use Python's.
 _HEAP = 0.4
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where it is to run."""
+    """Where the pipeline runs."""
 
     image: str
     namespace: str = "default"
-    # An existing claim that can be mounted by many at once.
+    # An existing volume claim that many pods can mount at once (ReadWriteMany).
     claim: str = "lake"
     # An existing Secret with a client.properties in it.
     secret: str | None = None
@@ -41,21 +65,32 @@ class Place:
 
 
 def manifests(pipeline: Pipeline, place: Place) -> list[Manifest]:
-    """In the order in which they are applied. `pipeline` stands by itself: no other files."""
-    name = _name(pipeline.name)
+    """The manifests, in the order in which to apply them. `pipeline` must not need other files."""
+    name, namespace = _name(pipeline.name), place.namespace
     labels = {"app.kubernetes.io/name": "penstock", "app.kubernetes.io/instance": name}
+    files = {
+        "pipeline.yaml": specs.dump_yaml(placed(pipeline, place)),
+        "executor.yaml": specs.dump_yaml(executor_template(place)),
+    }
+    subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
+
+    def manifest(version: str, kind: str, **content: Any) -> Manifest:
+        meta = {"name": name, "namespace": namespace, "labels": labels}
+        return {"apiVersion": version, "kind": kind, "metadata": meta, **content}
+
     return [
-        _account(name, labels, place),
-        _role(name, labels, place),
-        _binding(name, labels, place),
-        _config(name, labels, place, placed(pipeline, place)),
-        _service(name, labels, place),
-        _driver(name, labels, place),
+        manifest("v1", "ServiceAccount"),
+        manifest("rbac.authorization.k8s.io/v1", "Role", rules=_RULES),
+        manifest("rbac.authorization.k8s.io/v1", "RoleBinding", subjects=[subject], roleRef=role),
+        manifest("v1", "ConfigMap", data=files),
+        manifest("v1", "Service", spec=_service(labels)),
+        manifest("apps/v1", "Deployment", spec=_driver(name, labels, place)),
     ]
 
 
 def _name(pipeline: str) -> str:
-    """What Kubernetes takes for a name; of two that it would take for the same, each its own."""
+    """A valid Kubernetes name; different names of pipelines give different ones."""
     plain = re.sub(r"[^a-z0-9-]", "-", pipeline.lower()).strip("-")[:_NAME_LENGTH].strip("-")
     if plain.replace("-", "_") == pipeline:
         return f"penstock-{plain}"
@@ -63,81 +98,33 @@ def _name(pipeline: str) -> str:
 
 
 def placed(pipeline: Pipeline, place: Place) -> Pipeline:
-    """As it is in a container: what it keeps is on the volume, what is secret in the Secret."""
+    """The pipeline as it runs in a container: lake on the volume, secrets in the Secret."""
     properties = None
+    secrets = pipeline.lane_secrets
     if pipeline.client_properties is not None:
         if place.secret is None:
             raise BadInput(
-                "client_properties: its content is not printed",
+                f"client_properties: {pipeline.client_properties} is not copied into the manifests, "
+                "because it may hold secrets",
                 "put it into a Secret (kubectl create secret generic NAME --from-file="
                 "client.properties) and give --secret NAME",
             )
         properties = f"{_SECRET}/client.properties"
-    return replace(pipeline, lake=_LAKE, checkpoint=None, client_properties=properties)
-
-
-def _meta(name: str, labels: dict[str, str], place: Place) -> dict[str, Any]:
-    return {"name": name, "namespace": place.namespace, "labels": labels}
-
-
-def _account(name: str, labels: dict[str, str], place: Place) -> Manifest:
-    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _meta(name, labels, place)}
-
-
-def _role(name: str, labels: dict[str, str], place: Place) -> Manifest:
-    every = ["create", "get", "list", "watch", "delete", "deletecollection", "patch", "update"]
-    return {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "Role",
-        "metadata": _meta(name, labels, place),
-        "rules": [
-            # Executors, and the configuration that Spark gives them.
-            {"apiGroups": [""], "resources": ["pods", "configmaps"], "verbs": every},
-            # Spark removes what it may have made of these when it ends.
-            {
-                "apiGroups": [""],
-                "resources": ["services", "persistentvolumeclaims"],
-                "verbs": ["get", "list", "deletecollection"],
-            },
-        ],
-    }
-
-
-def _binding(name: str, labels: dict[str, str], place: Place) -> Manifest:
-    return {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "RoleBinding",
-        "metadata": _meta(name, labels, place),
-        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": place.namespace}],
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
-    }
-
-
-def _config(name: str, labels: dict[str, str], place: Place, pipeline: Pipeline) -> Manifest:
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": _meta(name, labels, place),
-        "data": {
-            "pipeline.yaml": specs.dump_yaml(pipeline),
-            "executor.yaml": specs.dump_yaml(executor_template(place)),
-        },
-    }
+        secrets = "from-file"  # every pod mounts it, so no secret is sent from pod to pod
+    return replace(
+        pipeline, lake=_LAKE, checkpoint=None, client_properties=properties, lane_secrets=secrets
+    )
 
 
 def executor_template(place: Place) -> Manifest:
-    """What every executor's pod is made from; Spark adds image, resources and command."""
+    """The template of every executor's pod; Spark adds image, resources and command."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "spec": {
-            "securityContext": {"runAsNonRoot": True, "runAsUser": _USER, "fsGroup": _USER},
+            "securityContext": _SECURITY,
             "containers": [
-                {
-                    "name": "executor",
-                    "image": place.image,
-                    "volumeMounts": _mounts(place),
-                }
+                {"name": "executor", "image": place.image, "volumeMounts": _mounts(place)}
             ],
             "volumes": _volumes(place),
         },
@@ -145,7 +132,7 @@ def executor_template(place: Place) -> Manifest:
 
 
 def _mounts(place: Place) -> list[Manifest]:
-    """Of driver and executors: certificates are read by every lane."""
+    """For driver and executors: every lane reads the certificates."""
     lake: Manifest = {"name": "lake", "mountPath": _LAKE}
     secret: Manifest = {"name": "secret", "mountPath": _SECRET, "readOnly": True}
     return [lake, secret] if place.secret else [lake]
@@ -157,21 +144,13 @@ def _volumes(place: Place) -> list[Manifest]:
     return [lake, secret] if place.secret else [lake]
 
 
-def _service(name: str, labels: dict[str, str], place: Place) -> Manifest:
+def _service(labels: dict[str, str]) -> Manifest:
     """How executors find their driver."""
+    ports = {"driver": _DRIVER_PORT, "blocks": _BLOCK_PORT, "metrics": _METRICS_PORT}
     return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": _meta(name, labels, place),
-        "spec": {
-            "clusterIP": "None",
-            "selector": labels,
-            "ports": [
-                {"name": "driver", "port": _DRIVER_PORT},
-                {"name": "blocks", "port": _BLOCK_PORT},
-                {"name": "metrics", "port": _METRICS_PORT},
-            ],
-        },
+        "clusterIP": "None",
+        "selector": labels,
+        "ports": [{"name": name, "port": port} for name, port in ports.items()],
     }
 
 
@@ -179,11 +158,8 @@ def _heap_mb(memory_mb: int) -> int:
     return round(_HEAP * memory_mb)
 
 
-def _rest_mb(memory_mb: int) -> int:
-    return memory_mb - _heap_mb(memory_mb)
-
-
 def _driver(name: str, labels: dict[str, str], place: Place) -> Manifest:
+    executor_heap_mb = _heap_mb(place.executor_memory_mb)
     conf = {
         "spark.kubernetes.namespace": place.namespace,
         "spark.kubernetes.container.image": place.image,
@@ -193,8 +169,8 @@ def _driver(name: str, labels: dict[str, str], place: Place) -> Manifest:
         "spark.executor.instances": "1",
         "spark.executor.cores": "1",
         "spark.driver.memory": f"{_heap_mb(place.driver_memory_mb)}m",
-        "spark.executor.memory": f"{_heap_mb(place.executor_memory_mb)}m",
-        "spark.executor.memoryOverhead": f"{_rest_mb(place.executor_memory_mb)}m",
+        "spark.executor.memory": f"{executor_heap_mb}m",
+        "spark.executor.memoryOverhead": f"{place.executor_memory_mb - executor_heap_mb}m",
         "spark.driver.host": f"{name}.{place.namespace}.svc",
         "spark.driver.bindAddress": "0.0.0.0",
         "spark.driver.port": str(_DRIVER_PORT),
@@ -211,9 +187,7 @@ def _driver(name: str, labels: dict[str, str], place: Place) -> Manifest:
         "name": "driver",
         "image": place.image,
         "command": command,
-        "env": [
-            {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
-        ],
+        "env": [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
         "ports": [{"name": "metrics", "containerPort": _METRICS_PORT}],
         "resources": {"requests": {"cpu": "1", "memory": memory}, "limits": {"memory": memory}},
         "volumeMounts": [
@@ -221,28 +195,18 @@ def _driver(name: str, labels: dict[str, str], place: Place) -> Manifest:
             *_mounts(place),
         ],
     }
+    pod = {
+        "serviceAccountName": name,
+        # A graceful stop finishes the micro-batch.
+        "terminationGracePeriodSeconds": 120,
+        "securityContext": _SECURITY,
+        "containers": [container],
+        "volumes": [{"name": "config", "configMap": {"name": name}}, *_volumes(place)],
+    }
     return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": _meta(name, labels, place),
-        "spec": {
-            "replicas": 1,
-            # Of two on one checkpoint the second would be refused: the old one must end first.
-            "strategy": {"type": "Recreate"},
-            "selector": {"matchLabels": labels},
-            "template": {
-                "metadata": {"labels": labels},
-                "spec": {
-                    "serviceAccountName": name,
-                    # A graceful stop finishes the micro-batch.
-                    "terminationGracePeriodSeconds": 120,
-                    "securityContext": {"runAsNonRoot": True, "runAsUser": _USER, "fsGroup": _USER},
-                    "containers": [container],
-                    "volumes": [
-                        {"name": "config", "configMap": {"name": name}},
-                        *_volumes(place),
-                    ],
-                },
-            },
-        },
+        "replicas": 1,
+        # The old driver must end first: a second one on the same checkpoint would be refused.
+        "strategy": {"type": "Recreate"},
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": pod},
     }

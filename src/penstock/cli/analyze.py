@@ -1,4 +1,4 @@
-"""`penstock analyze`: runs counted again from their traces, in one Spark job."""
+"""`penstock analyze`: recomputes metrics of runs from their traces, in one Spark job."""
 
 from __future__ import annotations
 
@@ -6,62 +6,33 @@ from pathlib import Path
 
 import click
 
-from penstock.cli import evidence, options, output
-from penstock.domain.shapes import Finding
-from penstock.measure.campaign import reopen
-from penstock.measure.run_directory import CAMPAIGN, REPORT, find_runs
-from penstock.report import outcome
-from penstock.report.page import write_report
+from penstock.api import runs as api
+from penstock.cli import options, output
+from penstock.cli.evidence import show
 
 
 @click.command()
-@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("runs", nargs=-1, required=True, type=options.PATH)
 @options.latency_limits
 @options.master
+@options.details
 @options.as_json
 def analyze(
-    runs: tuple[Path, ...], limits_ms: tuple[float, ...], master: str, as_json: bool
+    runs: tuple[Path, ...],
+    limits_ms: tuple[float, ...],
+    master: str,
+    details: bool,
+    as_json: bool,
 ) -> None:
-    """Count what became of the messages of RUNS (directories of runs or of campaigns).
+    """Recompute metrics and reports of RUNS (directories of runs or campaigns).
 
-    What a killed run left behind is recovered first. Writes metrics.json, verdict.json,
+    The traces of a killed run are recovered first. Writes metrics.json, verdict.json,
     histograms and report.html into the directories.
     """
-    directories = find_runs(runs)
-    campaigns = {path: reopen(path) for path in runs if (path / CAMPAIGN).exists()}
-    expected = (limit for campaign in campaigns.values() for limit in campaign.scenario.limits_ms)
-    limits = (*limits_ms, *expected)
-    with output.progress() as say, evidence.spark_session(master, say) as spark:
-        shown = evidence.analyse(spark, directories, limits, say)
-    evidence.require_some(shown, directories)
-    failed = evidence.failures(directories)
-    found: tuple[Finding, ...] = ()
-    reports = []
-    for path in runs:
-        within = [d for d in directories if d.path == path or path in d.path.parents]
-        ids = {directory.run().id for directory in within}
-        mine = [one for one in shown if one.run.id in ids]
-        its = evidence.findings_of(campaigns[path], mine) if path in campaigns else ()
-        if mine:
-            lost, drift = evidence.failures(within), evidence.drift_of(mine, within)
-            write_report(path / REPORT, mine, path.resolve().name, its, lost, drift)
-            reports.append(path / REPORT)
-        found += its
-    drift = evidence.drift_of(shown, directories)
-    sentence = outcome.of_shown(shown, found, failed, drift)
+    with output.progress() as say:
+        evidence = api.analyze(runs, latency_limits_ms=limits_ms, master=master, on_progress=say)
     if as_json:
-        output.emit_json(
-            {
-                "outcome": sentence,
-                **evidence.doubts_as_data(shown, drift),
-                "reports": reports,
-                "runs": evidence.as_data(shown, directories),
-                "failed": [{"cell": cell, "reason": reason} for cell, reason in failed],
-                "findings": found,
-            }
-        )
+        output.emit_json({**evidence.to_data(), "reports": evidence.reports})
         return
-    output.outcome(sentence)
-    evidence.show(shown, found, failed, drift)
-    for report in reports:
-        output.note(f"Evidence: {report}")
+    output.outcome(evidence.outcome)
+    show(evidence, details)

@@ -1,4 +1,4 @@
-"""`penstock autoscaler`: the fewest lanes that keep up with what is written."""
+"""`penstock autoscaler`: the fewest lanes that keep up with the write rate."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ import threading
 from pathlib import Path
 
 import click
+from confluent_kafka import KafkaException
 from prometheus_client import CollectorRegistry
 
 from penstock import specs
-from penstock.autoscaler.channel import HostLink, Superseded, Topics
-from penstock.autoscaler.consumer import PlainConsumer, check, owned
+from penstock.api.autoscaling import autoscale
+from penstock.autoscaler.channel import HostLink
+from penstock.autoscaler.consumer import PlainConsumer, ending, owned
+from penstock.autoscaler.group import Group
 from penstock.autoscaler.manifests import Place, manifests
-from penstock.autoscaler.metrics import Metrics
-from penstock.autoscaler.run import Keeper, PipelineKeeper, ProcessKeeper, run_for_good
+from penstock.autoscaler.topics import Topics
 from penstock.cli import events, options, output
-from penstock.domain.errors import BadInput
-from penstock.pipeline.lake import resolve
-from penstock.pipeline.lake.metrics import serve
-
-_file = click.argument("file", type=click.Path(path_type=Path))
+from penstock.domain.errors import BadInput, PenstockError
+from penstock.lake import pipeline_file
+from penstock.lake.metrics import serve
 
 
 @click.group()
 def autoscaler() -> None:
-    """Let lanes follow the write speed of their topics."""
+    """Scale lanes with the write rate."""
 
 
 @autoscaler.command()
-@_file
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and why; command nobody.")
+@options.file
+@click.option("--dry-run", is_flag=True, help="Print decisions and reasons; send no commands.")
 @click.option(
     "--consumers",
     is_flag=True,
-    help="Without Spark: start and end plain consumers on this machine.",
+    help="Run plain consumers instead of Spark, on this machine.",
 )
 @options.metrics_port
 @options.metrics_host
@@ -47,70 +47,69 @@ def run(
     metrics_host: str,
     as_json: bool,
 ) -> None:
-    """Watch the topics of FILE and command its pipeline, which runs with --autoscale outside.
+    """Scale the lanes of the pipeline of FILE.
 
-    With --json, every decision and warning is a line of JSON.
+    The pipeline runs with --autoscale outside. With --json, every decision and warning is a line
+    of JSON. With --consumers, exits with 6 if more records were rejected than
+    `rejects_stop_share` allows, and with 7 if a consumer found lost offsets.
     """
-    wanted = resolve.load(file)
-    config, warnings = resolve.client_config(wanted)
-    for warning in warnings:
-        output.warn(f"{wanted.client_properties}: {warning}")
-    settings = wanted.autoscaling
-    if consumers:
-        check(wanted)
     registry = CollectorRegistry()
-    metrics = Metrics(wanted.name, registry)
     if metrics_port is not None:
         serve(registry, metrics_port, metrics_host)
-    tell = events.to_all(events.show_json if as_json else events.show, metrics.add)
-    topics = Topics(wanted.name, config, most_hosts=settings.most_lanes if consumers else 1)
-    topics.make(output.warn)
-    keeper: Keeper = ProcessKeeper(file, tell) if consumers else PipelineKeeper()
-    is_succeeded = False
     try:
-        run_for_good(
-            wanted,
-            config,
-            topics,
-            keeper,
-            is_host_per_lane=consumers,
-            ended=threading.Event(),
-            tell=tell,
-            is_dry=dry_run,
+        autoscale(
+            file,
+            consumers=consumers,
+            dry_run=dry_run,
+            registry=registry,
+            on_event=events.show_json if as_json else events.show,
+            on_warning=output.warn,
         )
-    except Superseded:
-        is_succeeded = True
-        raise
     except (KeyboardInterrupt, SystemExit):  # Ctrl-C, SIGTERM
-        what = "The plan holds without it"
-        if consumers and not dry_run:
-            what = "Its consumers end with their cycle"
+        what = (
+            "The consumers end after their cycle"
+            if consumers
+            else "The pipeline keeps its current plan"
+        )
+        if dry_run:
+            what = "Nothing was changed"
         sentence = f"Stopped. {what}."
         if as_json:
             output.emit_json_line({"event": "end", "outcome": sentence})
         else:
             output.outcome(sentence)
-    finally:
-        if not is_succeeded:  # else its consumers are the other one's now
-            keeper.close()
 
 
 @autoscaler.command()
-@_file
-@click.option("--number", type=int, required=True, help="Which one of the group: 0, 1, …")
+@options.file
+@click.option("--number", type=int, required=True, help="Number in the group: 0, 1, …")
 def consumer(file: Path, number: int) -> None:
-    """One plain consumer of FILE's topics, commanded by `penstock autoscaler run --consumers`."""
-    wanted = resolve.load(file)
-    config, _ = resolve.client_config(wanted)
-    settings = wanted.autoscaling
-    topics = Topics(wanted.name, config, most_hosts=settings.most_lanes)
-    # There may be more than now, of a time when most_lanes was higher.
-    if not 0 <= number < topics.count() - 1:
+    """Internal: started by `autoscaler run --consumers`."""
+    pipeline = pipeline_file.load(file)
+    config, _ = pipeline_file.client_config(pipeline)
+    settings = pipeline.autoscaling
+    topics = Topics(pipeline.name, config, most_hosts=settings.most_lanes)
+    try:
+        there = topics.count()
+    except KafkaException as error:
+        raise PenstockError(
+            f"{pipeline.bootstrap_servers}: no broker answers: {error.args[0].str()}",
+            "check bootstrap_servers and client_properties; the controller restarts this consumer",
+        ) from None
+    if not there:
         raise BadInput(
-            f"--number: {number} is none of the {settings.most_lanes} of autoscaling.most_lanes"
+            f"there is no command topic {topics.group}",
+            "start the controller first: penstock autoscaler run FILE --consumers",
         )
-    with owned(wanted, number):
-        served = PlainConsumer(wanted, config, number, HostLink(topics, number))
+    # There may be more than now, of a time when most_lanes was higher.
+    if not 0 <= number < there - 1:
+        raise BadInput(
+            f"--number: {number} must be below {there - 1}, the number of hosts of {topics.group}"
+        )
+    with ending(number), owned(pipeline, number):
+        group = Group(pipeline, is_plain=True).make_id()
+        link = HostLink(topics, number, group, output.warn)
+        served = PlainConsumer(pipeline, config, number, link)
         ended = threading.Event()
         signal.signal(signal.SIGTERM, lambda *_: ended.set())
         signal.signal(signal.SIGINT, lambda *_: ended.set())
@@ -122,14 +121,19 @@ def consumer(file: Path, number: int) -> None:
 
 
 @autoscaler.command(name="manifests")
-@_file
-@click.option("--image", required=True, help="A container image with Penstock and Spark in it.")
-@click.option("--namespace", default="default", help="Where it is to run.")
-@click.option("--claim", default="lake", help="A volume claim for the lake; all pods mount it.")
-@click.option("--secret", help="A Secret that has the client.properties, if FILE names one.")
+@options.file
+@click.option("--image", required=True, help="Container image with Penstock and Spark.")
+@click.option("--namespace", default="default", show_default=True, help="Kubernetes namespace.")
+@click.option(
+    "--claim",
+    default="lake",
+    show_default=True,
+    help="Volume claim of the lake; all pods mount it.",
+)
+@click.option("--secret", help="Secret with the client.properties, if FILE names one.")
 def render(file: Path, image: str, namespace: str, claim: str, secret: str | None) -> None:
-    """Print what Kubernetes needs to run FILE: driver, rights, executors' template."""
+    """Print Kubernetes manifests: driver, RBAC and executor pod template."""
     place = Place(image=image, namespace=namespace, claim=claim, secret=secret)
-    for manifest in manifests(resolve.load(file), place):
+    for manifest in manifests(pipeline_file.load(file), place):
         click.echo("---")
         click.echo(specs.dump_yaml(manifest), nl=False)

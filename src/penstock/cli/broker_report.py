@@ -1,4 +1,4 @@
-"""What the brokers say of themselves, as a verdict, a table and JSON."""
+"""The brokers' own metrics, as a verdict, a table and JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.testbed.cluster import Cluster
 
 @dataclass(frozen=True)
 class Health:
-    """The state of a cluster, and what its brokers did in the last moments."""
+    """The state of a cluster, and the recent activity of its brokers."""
 
     bootstrap_servers: str
     views: Mapping[int, BrokerView]
@@ -31,7 +31,7 @@ class Health:
             return f"Not running: {', '.join(self.down)}."
         if self.out_of_sync:
             return f"{len(self.out_of_sync)} partitions lag, such as {self.out_of_sync[0]}."
-        return f"All {len(self.views)} brokers run and every copy is in sync."
+        return f"All {len(self.views)} brokers run and all replicas are in sync."
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -68,13 +68,13 @@ class Health:
                 for row in _time_rows(view, self.rates[broker])
             ],
         )
-        output.note("Means are of this interval; p99 is of the last minutes.")
+        output.note("Means cover this interval; p99 covers the last minutes.")
 
 
 def examine(
     cluster: Cluster, before: Mapping[int, BrokerView], after: Mapping[int, BrokerView]
 ) -> Health:
-    """Judge a cluster by two looks at it."""
+    """Judge a cluster by two observations."""
     down = [node.name for node in cluster.nodes if not cluster.process(node.id).is_running]
     down += [f"broker {b} ({v.state})" for b, v in after.items() if v.state in _UNWELL]
     return Health(
@@ -115,12 +115,12 @@ def _time_rows(view: BrokerView, rate: BrokerRates | None) -> list[list[object]]
         [
             view.broker,
             request.name.lower().replace("_", " "),
-            f"{found.per_s:.1f}",
-            ms(found.queue_ms),
-            ms(found.local_ms),
-            ms(found.remote_ms),
-            ms(found.total_ms),
+            f"{times.per_s:.1f}",
+            ms(times.queue_ms),
+            ms(times.local_ms),
+            ms(times.remote_ms),
+            ms(times.total_ms),
             f"{view.own.requests[request].total.p99_ms:.1f}",
         ]
-        for request, found in rate.requests.items()
+        for request, times in rate.requests.items()
     ]

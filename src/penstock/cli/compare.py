@@ -1,4 +1,4 @@
-"""`penstock compare`: runs against the first of them, and which differences exceed the noise."""
+"""`penstock compare`: compares runs with the first, and shows which differences exceed the noise."""
 
 from __future__ import annotations
 
@@ -6,48 +6,30 @@ from pathlib import Path
 
 import click
 
-from penstock.cli import evidence, options, output
-from penstock.measure.run_directory import find_runs
+from penstock.api import runs as api
+from penstock.cli import options, output
+from penstock.cli.evidence import warn_of
 from penstock.report import outcome, tables
-from penstock.report.comparison import compare as compare_runs
-from penstock.report.page import write_report
-
-_BECAME = {"failed": "failed", "interrupted": "was interrupted"}
 
 
 @click.command()
-@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option(
-    "--report", type=click.Path(path_type=Path), help="Write the comparison as one HTML page there."
-)
+@click.argument("runs", nargs=-1, required=True, type=options.PATH)
+@click.option("--report", type=options.PATH, help="Also write the comparison to this HTML file.")
 @options.master
 @options.as_json
 def compare(runs: tuple[Path, ...], report: Path | None, master: str, as_json: bool) -> None:
     """Compare RUNS (directories of runs or campaigns) with the first of them."""
-    directories = []
-    every = find_runs(runs)
-    for directory in every:
-        status = directory.run().status
-        if status == "complete":
-            directories.append(directory)
-        else:
-            output.warn(f"{directory.path}: is left out: the run {_BECAME[status]}")
-    new = [directory for directory in directories if not directory.has_metrics]
-    if new:
-        with output.progress() as say, evidence.spark_session(master, say) as spark:
-            evidence.analyse(spark, new, (), say)
-    shown = evidence.read_back(directories)
-    comparison = compare_runs(shown)
-    drift = evidence.drift_of(shown, every)
-    sentence = outcome.of_shown(shown, drift=drift)
-    if report is not None:
-        write_report(report, shown, "Comparison", drift=drift)
-    if as_json:
-        doubts = evidence.doubts_as_data(shown, drift)
-        output.emit_json({"outcome": sentence, **doubts, "comparison": comparison})
+    with output.progress() as say:
+        compared = api.compare(runs, report=report, master=master, on_progress=say)
+    evidence, comparison = compared.evidence, compared.comparison
+    for sentence in compared.left_out:
+        output.warn(sentence)
+    # Without failures: what is compared is what there is.
+    sentence = outcome.of_runs(evidence.runs, drift=evidence.drift)
+    doubts = {"disagreements": evidence.disagreements, "drift": evidence.drift}
+    if not output.conclude(sentence, {**doubts, "comparison": comparison}, as_json):
         return
-    output.outcome(sentence)
-    evidence.warn_of(shown, drift)
+    warn_of(evidence)
     output.table(*tables.compared(comparison))
     for note in comparison.notes:
         output.note(note)

@@ -1,5 +1,5 @@
-"""`penstock demo`: a broker dies under load; what acks=1 and acks=all made of the messages; then they
-are landed in a lake; then lanes follow the load."""
+"""`penstock demo`: kills a broker under load with acks=1 and acks=all, lands the messages in a
+lake, and lets lanes follow a load."""
 
 from __future__ import annotations
 
@@ -14,91 +14,80 @@ from typing import Any
 import click
 
 from penstock import specs
-from penstock.cli import evidence, options, output
+from penstock.cli import options, output
 from penstock.cli.demo_lake import DemoLake
 from penstock.cli.demo_lanes import DemoLanes
-from penstock.cli.run import carry_out
+from penstock.cli.evidence import VERDICT_EXIT, show
+from penstock.cli.run import finish
 from penstock.domain.cluster import ClusterSpec
 from penstock.domain.errors import TestbedError
+from penstock.domain.progress import Progress
 from penstock.domain.run import Run
 from penstock.domain.scenario import Scenario
-from penstock.measure import campaign as campaigns
-from penstock.measure.run_directory import REPORT
-from penstock.progress import Progress
+from penstock.kafka.connection import KafkaCluster
 from penstock.report import outcome
 from penstock.report.drift import Drift
-from penstock.report.shown import Shown, counted
+from penstock.report.reported_run import ReportedRun
+from penstock.runs import campaign as campaigns
 from penstock.testbed.cluster import Cluster
-from penstock.testbed.connection import KafkaCluster
 
 
 @click.command()
-@click.option(
-    "--out", type=click.Path(path_type=Path), default=Path("runs"), help="Where the runs go."
-)
+@click.option("--out", type=options.PATH, default=Path("runs"), help="Output directory.")
 @options.as_json
 def demo(out: Path, as_json: bool) -> None:
-    """Three brokers 20 ms apart, one killed in the middle: acks=1 against acks=all.
+    """Show how acks=1 and acks=all behave when a broker is killed.
 
-    The messages of the last run are landed in a Delta table by a pipeline that is killed on the way,
-    and the audit says whether each is there exactly once. Then the load rises and falls, and the lanes
-    of another pipeline follow.
+    There are three brokers, 20 ms apart. A pipeline lands the messages of the last run in a Delta table;
+    it is killed while landing, and the audit checks that each is there exactly once. Then the load on
+    another topic rises and falls, and the number of lanes follows.
     """
     text = (files("penstock.cli") / "demo.yaml").read_text()
     scenario = specs.parse(text, Scenario, source="demo.yaml")
     has_network = os.geteuid() == 0
     if not has_network:
-        output.warn("without root there is no network between the brokers: on loopback instead")
+        output.warn("without root there is no emulated network: the brokers run on loopback")
         plain = ClusterSpec(brokers=3, properties=scenario.cluster.properties)
         scenario = replace(scenario, cluster=plain)
     campaign = campaigns.create(scenario, "demo.yaml", out, text=text if has_network else None)
     lake, lanes = DemoLake(campaign.path / "landed"), DemoLanes(campaign.path / "scaled")
 
     def land(cluster: KafkaCluster, run: Run, say: Progress) -> None:
-        if run.experiment.settings.acks == "all":
+        if run.spec.settings.acks == "all":
             assert isinstance(cluster, Cluster)
-            lake.land(cluster, run.experiment.topic.name, say)
+            lake.land(cluster, run.spec.topic.name, say)
             lanes.play(cluster, say)
 
-    shown, _, directories = carry_out(campaign, "local[*]", after_load=land)
-    failed = evidence.failures(directories)
-    evidence.require_some(shown, directories)
-    drift = evidence.drift_of(shown, directories)
-    is_sound = not failed and not any(one.problems for one in counted(shown))
-    if is_sound:
-        sentence = _sentence(counted(shown), drift)
-    else:
-        sentence = outcome.of_shown(shown, failed=failed, drift=drift)
-    audit = None if failed else _audit(lake)
-    report = campaign.path / REPORT
+    evidence = finish(campaign, after_load=land)
+    is_sound = not evidence.failed and not any(run.problems for run in evidence.counted)
+    sentence = _sentence(evidence.counted, evidence.drift) if is_sound else evidence.outcome
+    audit = None if evidence.failed else _audit(lake)
     if as_json:
-        runs = evidence.as_data(shown, directories)
+        [report] = evidence.reports
         output.emit_json(
             {
+                **evidence.to_data(),
                 "outcome": sentence,
-                **evidence.doubts_as_data(shown, drift),
                 "report": report,
-                "runs": runs,
                 "audit": audit,
                 "lanes": lanes.changes,
             }
         )
     else:
         output.outcome(sentence)
-        evidence.show(shown, failed=failed, drift=drift)
-        output.note(f"Evidence: {report}")
+        show(evidence)
         if audit is not None:
-            output.note(f"The lake, its pipeline killed once on the way: {lake.lake}")
+            output.note(f"Lake (pipeline killed once while landing): {lake.lake}")
             output.outcome(audit["outcome"])
             output.table(
                 ("lanes", "decision of the autoscaler"),
                 [(change.lanes, change.reason) for change in lanes.changes],
             )
             output.outcome(lanes.sentence)
-    if failed:
+    if evidence.failed:
         sys.exit(TestbedError.exit_code)
     if audit is not None and not audit["is_clean"]:
-        sys.exit(evidence.VERDICT_EXIT)
+        sys.exit(VERDICT_EXIT)
 
 
 def _audit(lake: DemoLake) -> dict[str, Any]:
@@ -107,17 +96,19 @@ def _audit(lake: DemoLake) -> dict[str, Any]:
         return lake.audit()
 
 
-def _sentence(shown: Sequence[Shown], drift: Sequence[Drift]) -> str:
+def _sentence(runs: Sequence[ReportedRun], drift: Sequence[Drift]) -> str:
     clauses = []
-    for one in shown:
-        counts, latency = one.metrics.counts, one.metrics.acknowledgement
-        wait = f" and took {latency.percentiles_ms['50'].value:.0f} ms (median)" if latency else ""
-        if one.unsteadiness:
-            wait = ""
-        clauses.append(f"{one.label} broke {counts.acknowledged_yet_lost} promises{wait}")
+    for run in runs:
+        counts, latency = run.metrics.counts, run.metrics.acknowledgement
+        lost = f"{counts.acknowledged_yet_lost:,}" if counts.acknowledged_yet_lost else "no"
+        messages = "message" if counts.acknowledged_yet_lost == 1 else "messages"
+        wait = ""
+        if latency and not run.unsteadiness:
+            wait = f" (median ack {latency.percentiles_ms['50'].value:.0f} ms)"
+        clauses.append(f"{run.label} lost {lost} acknowledged {messages}{wait}")
     sentences = [
-        *outcome.doubts(shown, (), drift),
-        outcome.unsteady(shown),
-        f"When a broker died, {', '.join(clauses)}: acknowledged messages that were lost.",
+        *outcome.doubts(runs, (), drift),
+        outcome.unsteady(runs),
+        f"When a broker died, {'; '.join(clauses)}.",
     ]
     return " ".join(filter(None, sentences))

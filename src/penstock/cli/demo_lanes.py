@@ -1,4 +1,4 @@
-"""A part of the demo: the load rises and falls, and the lanes of a pipeline follow."""
+"""The demo's lanes: a load rises and falls, and the number of lanes of a pipeline follows."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from penstock import specs
+from penstock.cli.demo_lake import last_lines, penstock, start_on_client
 from penstock.cli.demo_load import SIZE_BYTES
 from penstock.domain.autoscaling import Autoscaling
 from penstock.domain.cluster import TopicSpec
 from penstock.domain.lake.pipeline import Pipeline, Stream
-from penstock.progress import Progress
+from penstock.domain.progress import Progress
+from penstock.kafka.waiting import wait_until
 from penstock.testbed.cluster import Cluster
-from penstock.testbed.waiting import wait_until
 
 _TOPIC, _PARTITIONS, _MOST_LANES = "demo-lanes", 8, 8
 # What a lane's sink takes, so that a few hundred messages/s are enough to fill it.
@@ -44,14 +45,13 @@ class DemoLanes:
         self.changes: list[Change] = []
 
     def play(self, cluster: Cluster, say: Progress) -> None:
-        """Until lanes have become more, and fewer again."""
+        """Run until the number of lanes has risen and fallen again."""
         self._directory.mkdir()
         cluster.create_topic(TopicSpec(name=_TOPIC, partitions=_PARTITIONS, replication=1))
         file = self._directory / "pipeline.yaml"
         file.write_text(specs.dump_yaml(_pipeline(cluster)))
         say("starting a pipeline whose lanes follow the load")
-        penstock = [sys.executable, "-m", "penstock.cli.main"]
-        run = ["pipeline", "run", str(file), "--autoscale", "outside"]
+        run = penstock("pipeline", "run", str(file), "--autoscale", "outside")
         phases = [f"{_LOW_S}:{_LOW_PER_S}", f"{_HIGH_S}:{_HIGH_PER_S}", f"{_AGAIN_S}:{_LOW_PER_S}"]
         servers, partitions = cluster.bootstrap_servers, str(_PARTITIONS)
         load = [sys.executable, "-m", "penstock.cli.demo_load", servers, _TOPIC, partitions]
@@ -60,8 +60,8 @@ class DemoLanes:
             def start(name: str, command: list[str]) -> subprocess.Popen[bytes]:
                 return started.enter_context(self._running(cluster, name, command))
 
-            start("pipeline", [*penstock, *run, "--master", f"local[{_MOST_LANES}]"])
-            start("autoscaler", [*penstock, "autoscaler", "run", str(file), "--json"])
+            start("pipeline", [*run, "--master", f"local[{_MOST_LANES}]"])
+            start("autoscaler", penstock("autoscaler", "run", str(file), "--json"))
             self._await("its first plan", self._has_begun)
             say(f"the load: {_mb(_LOW_PER_S)}, then {_mb(_HIGH_PER_S)}, then {_mb(_LOW_PER_S)}")
             start("load", [*load, *phases])
@@ -89,16 +89,17 @@ class DemoLanes:
         return lanes[0] < max(lanes) > lanes[-1]
 
     def _decisions(self) -> list[Change]:
-        found = []
+        changes = []
         for line in (self._directory / "autoscaler.out").read_text().splitlines():
             event: dict[str, Any] = json.loads(line)
             if event.get("event") == "decision":
-                found.append(Change(event["lanes"], event["text"]))
-        return found
+                changes.append(Change(event["lanes"], event["text"]))
+        return changes
 
     def _await(self, what: str, is_so: Callable[[], bool]) -> None:
         def explain() -> str:
-            return "".join(f"\n{self._tail(name)}" for name in ("pipeline", "autoscaler"))
+            logs = [self._directory / f"{name}.log" for name in ("pipeline", "autoscaler")]
+            return "".join(f"\n{last_lines(log)}" for log in logs)
 
         wait_until(is_so, timeout_s=_WAIT_S, what=what, explain=explain)
 
@@ -110,12 +111,7 @@ class DemoLanes:
             (self._directory / f"{name}.out").open("w") as out,
             (self._directory / f"{name}.log").open("w") as log,
         ):
-            process = subprocess.Popen(
-                cluster.command_on("consumer-1", command),
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=log,
-            )
+            process = start_on_client(cluster, command, out, log)
             try:
                 yield process
             finally:
@@ -126,9 +122,6 @@ class DemoLanes:
                     process.kill()
                     process.wait()
 
-    def _tail(self, name: str) -> str:
-        return "\n".join((self._directory / f"{name}.log").read_text().splitlines()[-5:])
-
 
 def _pipeline(cluster: Cluster) -> Pipeline:
     return Pipeline(
@@ -138,10 +131,13 @@ def _pipeline(cluster: Cluster) -> Pipeline:
         lake="lake",
         lanes=1,
         lane_bytes=_LANE_BYTES_PER_S,
-        lane_bytes_per_s=_LANE_BYTES_PER_S,
+        lane_limit_bytes_per_s=_LANE_BYTES_PER_S,
         every_s=0.0,
         autoscaling=Autoscaling(
-            most_lanes=_MOST_LANES, lane_bytes_per_s=_LANE_BYTES_PER_S, scale_in_s=8.0, drain_s=10.0
+            most_lanes=_MOST_LANES,
+            lane_capacity_bytes_per_s=_LANE_BYTES_PER_S,
+            scale_in_s=8.0,
+            drain_s=10.0,
         ),
     )
 

@@ -13,7 +13,7 @@ from penstock.testbed.capabilities import Check, examine
 @click.command()
 @options.as_json
 def doctor(as_json: bool) -> int:
-    """Say what this machine can do and how to get what is missing.
+    """Show what this machine can do and how to get what is missing.
 
     Exits with 0 if clusters can be started, with 3 if not.
     """
@@ -26,7 +26,7 @@ def doctor(as_json: bool) -> int:
     else:
         output.outcome(sentence)
         output.table(
-            ["", "part", "found", "needed for"],
+            ["", "part", "detected", "needed for"],
             [["✓" if c.ok else "✗", c.name, c.found, c.needed_for] for c in checks],
         )
         for check in (*missing, *partly):

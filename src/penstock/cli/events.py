@@ -1,18 +1,18 @@
-"""What the autoscaler has to say, for people or as a line of JSON each."""
+"""Events of the autoscaler, as text or as one line of JSON each."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 
-from penstock.autoscaler.actions import Decided, Event, HandedOver, Tell
+from penstock.autoscaler.core.actions import Decided, Event, HandedOver, Notice
 from penstock.cli import output
 
 
 def show(event: Event, note: Callable[[str], None] = output.note) -> None:
     if isinstance(event, Decided):
         note(event.reason)
-    elif isinstance(event, Tell):
+    elif isinstance(event, Notice):
         (output.warn if event.is_warning else note)(event.text)
 
 
@@ -29,16 +29,8 @@ def show_json(event: Event) -> None:
         )
     elif isinstance(event, HandedOver):
         _line("handed over", took_s=event.took_s)
-    elif isinstance(event, Tell):
+    elif isinstance(event, Notice):
         _line("warning" if event.is_warning else "note", text=event.text)
-
-
-def to_all(*listeners: Callable[[Event], None]) -> Callable[[Event], None]:
-    def tell(event: Event) -> None:
-        for listener in listeners:
-            listener(event)
-
-    return tell
 
 
 def _line(kind: str, **fields: object) -> None:

@@ -22,8 +22,7 @@ VERBS = (
 
 
 class _Verbs(click.Group):
-    """Imports the module of a verb when it is asked for: Spark's or Plotly's users wait, others
-    do not."""
+    """Imports the module of a verb on first use, so only its users wait for Spark or Plotly."""
 
     def list_commands(self, _context: click.Context) -> list[str]:
         return list(VERBS)
@@ -53,7 +52,7 @@ def main() -> None:
         error.show()
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        output.error("interrupted; nothing is left running")
+        output.error("interrupted; all processes stopped")
         sys.exit(130)
 
 

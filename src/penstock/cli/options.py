@@ -1,24 +1,35 @@
-"""Options that several verbs have, worded once."""
+"""Options that several verbs share."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
+PATH = click.Path(path_type=Path)
+
+file = click.argument("file", type=PATH)
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 master = click.option("--master", default="local[*]", help="Spark master of the analysis.")
+lake_master = click.option(
+    "--master", default="local[*]", show_default=True, help="Spark master that the lanes run on."
+)
 metrics_port = click.option(
-    "--metrics-port", type=int, help="Serve Prometheus metrics on this port."
+    "--metrics-port", type=click.IntRange(1, 65535), help="Serve Prometheus metrics on this port."
 )
 latency_limits = click.option(
     "--latency-limit",
     "limits_ms",
-    type=float,
+    type=click.FloatRange(min=0, min_open=True),
     multiple=True,
-    help="Count what is later than this many ms, beside the objective's limit.",
+    help="Count messages later than this many ms, besides the objective's limit.",
+)
+details = click.option(
+    "--details", is_flag=True, help="Print every figure, as in report.html; not only the first."
 )
 metrics_host = click.option(
     "--metrics-host",
     default="127.0.0.1",
     show_default=True,
-    help="The address on which they are served: 0.0.0.0 for a container.",
+    help="Address of the metrics server; use 0.0.0.0 in a container.",
 )

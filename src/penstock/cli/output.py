@@ -1,4 +1,4 @@
-"""How every command speaks: the outcome first, then the table, then where the evidence lies.
+"""Output of every command: the outcome first, then the table, then where the evidence is.
 
 Results go to standard output, progress and errors to standard error, so `--json` can be piped.
 """
@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock import specs
-from penstock.progress import Progress
+from penstock.domain.progress import Progress
 
 _out = Console(highlight=False)
 if not _out.is_terminal:
@@ -24,16 +24,17 @@ _err = Console(stderr=True, highlight=False)
 
 
 def outcome(sentence: str) -> None:
-    """The one sentence that a tired engineer can act on."""
+    """Print the outcome, one sentence."""
     _out.print(sentence, style="bold", markup=False, soft_wrap=True)
 
 
-def conclude(sentence: str, details: Mapping[str, object], as_json: bool) -> None:
-    """The end of a command that has nothing to show but its outcome; the details are in JSON."""
+def conclude(sentence: str, details: Mapping[str, object], as_json: bool) -> bool:
+    """The outcome as a sentence, or as JSON with all details. Whether tables may follow it."""
     if as_json:
         emit_json({"outcome": sentence, **details})
     else:
         outcome(sentence)
+    return not as_json
 
 
 def note(sentence: str) -> None:
@@ -41,7 +42,7 @@ def note(sentence: str) -> None:
 
 
 def aside(sentence: str) -> None:
-    """What is told while it goes on, and is not the result."""
+    """A message during the work that is not part of the result."""
     _err.print(sentence, markup=False, soft_wrap=True)
 
 
@@ -58,7 +59,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
             Text(name), justify="right" if right else "left", no_wrap=not _out.is_terminal
         )
     for row in cells:
-        drawn.add_row(*(Text(cell) for cell in row))  # as it is, like the header: [x] is no markup
+        drawn.add_row(*(Text(cell) for cell in row))  # as it is, like the header: [x] is not markup
     _out.print()
     _out.print(drawn)
 
@@ -68,7 +69,7 @@ def emit_json(value: object) -> None:
 
 
 def emit_json_line(value: object) -> None:
-    """One of many, each to be read when it comes."""
+    """One object of a stream, flushed at once."""
     sys.stdout.write(specs.dump_json_line(value))
     sys.stdout.flush()
 
@@ -88,7 +89,7 @@ def is_watched() -> bool:
 
 @contextmanager
 def progress() -> Iterator[Progress]:
-    """A line that says what is going on; on a terminal it stands still and turns."""
+    """A line with the current step; on a terminal it is one line with a spinner."""
     if _err.is_terminal:
         with _err.status("…") as status:
             yield lambda text: status.update(Text(text))
@@ -97,7 +98,7 @@ def progress() -> Iterator[Progress]:
 
 
 class Bar:
-    """Long work in steps: how many are done, how long the rest will take, what is going on now."""
+    """Progress of long work: steps done, time left, current step."""
 
     def __init__(self, drawn: rich.progress.Progress | None) -> None:
         self._drawn = drawn
@@ -136,7 +137,7 @@ def bar() -> Iterator[Bar]:
 
 
 def duration(seconds: float) -> str:
-    """For people: 40 s, 3 min, 2 h 5 min."""
+    """As text: 40 s, 3 min, 2 h 5 min."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)

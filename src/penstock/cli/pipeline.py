@@ -1,4 +1,4 @@
-"""`penstock pipeline`: topics to the lake, and the proof that they are there."""
+"""`penstock pipeline`: lands topics in the lake, and audits it."""
 
 from __future__ import annotations
 
@@ -7,32 +7,27 @@ import time
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import click
 from prometheus_client import CollectorRegistry
 
-from penstock.autoscaler.metrics import Metrics as AutoscalerMetrics
-from penstock.cli import events, evidence, options, output
+from penstock.api import lake as api
+from penstock.api import landing
+from penstock.api.landing import Listener
+from penstock.cli import events, options, output
 from penstock.cli.capacity import capacity
+from penstock.cli.evidence import VERDICT_EXIT
 from penstock.domain.errors import BadInput
-from penstock.domain.lake.pipeline import Pipeline
-from penstock.pipeline.lake import query, resolve
-from penstock.pipeline.lake.audit import audit as carry_out_audit
-from penstock.pipeline.lake.compact import compact as carry_out_compaction
-from penstock.pipeline.lake.executors import ONE_LANE_EACH
-from penstock.pipeline.lake.landing import Landed
-from penstock.pipeline.lake.metrics import Metrics, serve
-from penstock.pipeline.lake.query import Running
-from penstock.pipeline.lake.scaling import scaled
-from penstock.pipeline.lake.status import Status, Watch
-from penstock.pipeline.session import session
-from penstock.progress import Progress
+from penstock.domain.progress import Progress
+from penstock.lake import secrets
+from penstock.lake.metrics import serve
+from penstock.lake.rejection import Kind
+from penstock.lake.rejects import top
+from penstock.lake.status import Status
 
-_LOOK_S = 1.0
 # How often a line is written that stays.
 _LOG_S = 30.0
-
-_file = click.argument("file", type=click.Path(path_type=Path))
 
 
 @click.group()
@@ -44,17 +39,20 @@ pipeline.add_command(capacity)
 
 
 @pipeline.command()
-@_file
-@click.option("--master", default="local[*]", help="Spark master that the lanes run on.")
-@click.option("--once", is_flag=True, help="Land what the topics hold now, then end.")
+@options.file
+@options.lake_master
+@click.option("--once", is_flag=True, help="Land the current records, then exit.")
 @options.metrics_port
 @options.metrics_host
 @click.option(
     "--autoscale",
     type=click.Choice(["inside", "outside"]),
-    help="Lanes follow the write speed, as decided here or by `penstock autoscaler run`.",
+    help="Scale lanes with the write rate: `inside` decides in this process, `outside` takes plans "
+    "from `penstock autoscaler run`.",
 )
-@click.option("--conf", "conf", multiple=True, metavar="NAME=VALUE", help="A setting of Spark's.")
+@click.option(
+    "--conf", "conf", multiple=True, metavar="NAME=VALUE", help="Spark configuration property."
+)
 @options.as_json
 def run(
     file: Path,
@@ -62,173 +60,202 @@ def run(
     once: bool,
     metrics_port: int | None,
     metrics_host: str,
-    autoscale: str | None,
+    autoscale: Literal["inside", "outside"] | None,
     conf: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Land the topics of FILE until stopped; SIGTERM or Ctrl-C lets the micro-batch finish."""
-    wanted = resolve.load(file)
-    config, warnings = resolve.client_config(wanted)
-    for warning in warnings:
-        output.warn(f"{wanted.client_properties}: {warning}")
+    """Land the topics of FILE until stopped.
+
+    SIGTERM or Ctrl-C lets the micro-batch finish. Exits with 6 if more records were rejected
+    than `rejects_stop_share` allows.
+    """
+    spark_config = _settings(conf)
     registry = CollectorRegistry()
-    metrics = Metrics(wanted.name, registry)
+    checked = landing.load(file)
     if metrics_port is not None:
         serve(registry, metrics_port, metrics_host)
-    watch = Watch(wanted.rejects_table, time.monotonic())
-
-    with query.owned(wanted), output.progress() as say:
-        prepared = query.prepare(wanted, config)
-        query.check_topics(prepared)
-        say("starting Spark")
-        spark = session(
-            query.with_retries(master),
-            app=f"penstock-{wanted.name}",
-            config={
-                **query.SPARK_CONFIG,
-                **(ONE_LANE_EACH if autoscale else {}),
-                **_settings(conf),
-            },
+    with output.progress() as say:
+        summary = landing.land(
+            checked,
+            once=once,
+            autoscale=autoscale,
+            master=master,
+            spark_config=spark_config,
+            registry=registry,
+            listener=Listener(
+                progress=say,
+                warning=output.warn,
+                status=_StatusLine(say).show,
+                event=partial(events.show, note=output.aside),
+            ),
         )
-        on_event = events.to_all(
-            partial(events.show, note=output.aside), AutoscalerMetrics(wanted.name, registry).add
-        )
-        with scaled(autoscale, spark, prepared, on_event) as tell_autoscaler:
-
-            def tell(landed: Landed) -> None:
-                watch.add(landed, time.monotonic())
-                metrics.add(landed)
-                tell_autoscaler(landed)
-
-            running = query.start(spark, prepared, only_what_is_there=once, tell=tell)
-            try:
-                _follow(running, watch, say)
-            except (KeyboardInterrupt, SystemExit):  # Ctrl-C, SIGTERM
-                say("finishing the micro-batch")
-                running.stop()
-    if hindrance := running.hindrance:  # as of a topic that was not there when it ended
-        output.warn(f"{hindrance.message}; {hindrance.fix}")
-    _conclude(wanted, watch.status(time.monotonic()), as_json)
+    if as_json:
+        output.emit_json(summary.to_data())
+    else:
+        output.outcome(summary.outcome)
+        tables = summary.status.tables.items()
+        output.table(("table", "rows"), [(name, f"{t.rows:,}") for name, t in tables])
+        output.note(f"Verify with: penstock pipeline audit {file}; tables in {checked.lake}")
+    summary.check()
 
 
 @pipeline.command()
-@_file
-@click.option("--master", default="local[*]", help="Spark master of the audit.")
+@options.file
+@click.option("--master", default="local[*]", show_default=True, help="Spark master of the audit.")
 @options.as_json
 def audit(file: Path, master: str, as_json: bool) -> None:
-    """Prove from ledger and tables that every offset is there exactly once.
+    """Verify from ledger and tables that every offset was landed exactly once.
 
-    Exits with 10 if it is not so.
+    Exits with 10 if it finds a problem.
     """
-    wanted = resolve.load(file)
     with output.progress() as say:
-        say("starting Spark")
-        spark = session(master, app="penstock-audit", with_lake=True)
-        say(f"reading the tables of {wanted.name}")
-        found = carry_out_audit(spark, wanted)
-    if as_json:
-        output.emit_json({"outcome": found.sentence, "is_clean": found.is_clean, **asdict(found)})
-    else:
-        output.outcome(found.sentence)
+        result = api.audit(file, master=master, on_progress=say)
+    details = {"is_clean": result.is_clean, **asdict(result)}
+    if output.conclude(result.sentence, details, as_json):
         output.table(
-            ("topic", "partitions", "records", "ignored", "gaps", "lost"),
+            ("topic", "partitions", "records", "ignored", "gaps", "lost", "truncated"),
             [
-                (t.topic, t.partitions, *(f"{n:,}" for n in (t.records, t.ignored, t.gaps, t.lost)))
-                for t in found.topics
+                (
+                    t.topic,
+                    t.partitions,
+                    *(f"{n:,}" for n in (t.records, t.ignored, t.gaps, t.lost, t.truncated)),
+                )
+                for t in result.topics
             ],
         )
         output.table(
-            ("table", "rows"), [(name, f"{rows:,}") for name, rows in sorted(found.rows.items())]
+            ("table", "rows"), [(name, f"{rows:,}") for name, rows in sorted(result.rows.items())]
         )
-        for problem in found.problems:
-            output.note(f"- {problem}")
-    sys.exit(0 if found.is_clean else evidence.VERDICT_EXIT)
+        for line in (*result.problems, *result.half_landed):
+            output.note(f"- {line}")
+    sys.exit(0 if result.is_clean else VERDICT_EXIT)
 
 
 @pipeline.command()
-@_file
-@click.option("--master", default="local[*]", help="Spark master of the compaction.")
-@click.option("--file-mb", type=int, default=128, help="Join files up to this size.")
+@options.file
 @click.option(
-    "--vacuum-hours", type=int, help="Also remove files that no version of these hours needs."
+    "--file-mb",
+    type=click.IntRange(min=1),
+    default=128,
+    show_default=True,
+    help="Target size of a file in MB.",
+)
+@click.option(
+    "--vacuum-hours",
+    type=click.IntRange(min=1),
+    help="Also delete files that no table version of the last N hours uses.",
+)
+@click.option(
+    "--gone-writer",
+    "gone_writers",
+    multiple=True,
+    metavar="ID",
+    help="The checkpoint of this writer was deleted: the vacuum need not keep files for it. "
+    "May be repeated.",
 )
 @options.as_json
-def compact(file: Path, master: str, file_mb: int, vacuum_hours: int | None, as_json: bool) -> None:
-    """Join the many small files of a pipeline's tables. It may run meanwhile."""
-    if file_mb < 1:
-        raise BadInput(f"--file-mb: {file_mb} must be 1 or more")
-    if vacuum_hours is not None and vacuum_hours < 1:
-        raise BadInput(
-            f"--vacuum-hours: {vacuum_hours} must be 1 or more",
-            "younger files may belong to a micro-batch that is still being landed",
-        )
-    wanted = resolve.load(file)
+def compact(
+    file: Path, file_mb: int, vacuum_hours: int | None, gone_writers: tuple[str, ...], as_json: bool
+) -> None:
+    """Join small files into large ones. The pipeline may keep running."""
+    checked = landing.load(file)
     with output.progress() as say:
-        say("starting Spark")
-        spark = session(master, app="penstock-compact", with_lake=True)
-        done = []
-        for one in carry_out_compaction(spark, wanted, file_mb * 1_000_000, vacuum_hours):
-            say(f"{one.table}: {one.files_before} → {one.files_after} files")
-            done.append(one)
-    before = sum(one.files_before for one in done)
-    after = sum(one.files_after for one in done)
-    sentence = f"{before:,} files of {wanted.name} became {after:,}."
-    if as_json:
-        output.emit_json({"outcome": sentence, "tables": [asdict(one) for one in done]})
+        done = api.compact(
+            checked,
+            file_mb=file_mb,
+            vacuum_hours=vacuum_hours,
+            gone_writers=gone_writers,
+            on_progress=say,
+        )
+    for why in dict.fromkeys(table.strays_kept for table in done if table.strays_kept):
+        output.warn(f"vacuum kept unreferenced files that may still be needed: {why}")
+    before = sum(table.files_before for table in done)
+    after = sum(table.files_after for table in done)
+    sentence = f"Compacted {checked.name}: {before:,} files → {after:,}."
+    if output.conclude(sentence, {"tables": [asdict(table) for table in done]}, as_json):
+        output.table(
+            ("table", "files before", "after", "size"),
+            [(o.table, o.files_before, o.files_after, _mb(o.size_bytes)) for o in done],
+        )
+
+
+@pipeline.command()
+@options.file
+@click.option(
+    "--topic", "topics", multiple=True, help="Only records of this topic; may be repeated."
+)
+@click.option(
+    "--kind",
+    "kinds",
+    multiple=True,
+    type=click.Choice([str(kind) for kind in Kind]),
+    help="Only records rejected for this kind of reason; may be repeated.",
+)
+@click.option("--dry-run", is_flag=True, help="Print what would be landed; change nothing.")
+@options.as_json
+def reland(
+    file: Path, topics: tuple[str, ...], kinds: tuple[str, ...], dry_run: bool, as_json: bool
+) -> None:
+    """Land rejected records again, after the decoder or the schema was fixed.
+
+    Stop the pipeline first. Records that are rejected again stay in the table of rejects.
+    """
+    with output.progress() as say:
+        done = api.reland(file, topics=topics, kinds=kinds, dry_run=dry_run, on_progress=say)
+    would = "would be" if dry_run else "were"
+    sentence = f"{done.moved:,} of {done.tried:,} rejected records {would} landed."
+    if done.ignored:
+        sentence += f" {done.ignored:,} of them {would} dropped by `ignore`."
+    if done.without_stream:
+        sentence += f" {done.without_stream:,} belong to topics that no stream reads any more."
+    if not output.conclude(sentence, {"is_dry_run": dry_run, **asdict(done)}, as_json):
         return
-    output.outcome(sentence)
-    output.table(
-        ("table", "files before", "after", "size"),
-        [(o.table, o.files_before, o.files_after, _mb(o.size_bytes)) for o in done],
-    )
+    if done.landed:
+        output.table(("table", "rows"), [(t, f"{n:,}") for t, n in sorted(done.landed.items())])
+    if done.rejected:
+        output.table(
+            ("still rejected for", "records"),
+            [(kind, f"{n:,}") for kind, n in sorted(done.rejected.items())],
+        )
 
 
 def _settings(conf: tuple[str, ...]) -> dict[str, str]:
-    for given in conf:
-        if "=" not in given:
-            raise BadInput(f"--conf: {given!r} must be NAME=VALUE")
-    return {name: value for name, _, value in (given.partition("=") for given in conf)}
+    for setting in conf:
+        if "=" not in setting:
+            raise BadInput(f"--conf: {setting!r} must be NAME=VALUE")
+    settings = {name: value for name, _, value in (setting.partition("=") for setting in conf)}
+    secrets.check_command_line(settings)
+    return settings
 
 
-def _follow(running: Running, watch: Watch, say: Progress) -> None:
-    """Until it ends by itself."""
-    told_s = float("-inf")
-    while not running.wait(_LOOK_S):
+class _StatusLine:
+    """The status line on a terminal; in a log, a line now and then."""
+
+    def __init__(self, say: Progress) -> None:
+        self._say = say
+        self._shown_s = float("-inf")
+
+    def show(self, now: Status) -> None:
         now_s = time.monotonic()
-        if hindrance := running.hindrance:
-            say(hindrance.message)
-        elif output.is_watched() or now_s - told_s >= _LOG_S:
-            say(_line(watch.status(now_s)))
-            told_s = now_s
+        if output.is_watched() or now_s - self._shown_s >= _LOG_S:
+            self._say(_line(now))
+            self._shown_s = now_s
 
 
 def _line(now: Status) -> str:
-    """What stands on the terminal while it runs."""
+    """The status line of a running pipeline."""
     fresh = ", ".join(
         f"{table} {status.oldest_s:.1f} s"
         for table, status in now.tables.items()
         if status.oldest_s is not None
     )
+    rejected = f"; {now.rejected:,} rejected: {top(now.rejects)}" if now.rejected else ""
     troubles = f"; {now.last_troubles[0]}" if now.last_troubles else ""
     return (
         f"{now.rows:,} rows landed, {now.rows_per_s:,.0f} rows/s, "
         f"{_mb(now.bytes_per_s)}/s, lag {now.lag:,}"
-        f"{'; oldest when readable: ' + fresh if fresh else ''}{troubles}"
+        f"{'; oldest when readable: ' + fresh if fresh else ''}{rejected}{troubles}"
     )
-
-
-def _conclude(wanted: Pipeline, now: Status, as_json: bool) -> None:
-    sentence = f"{now.rows:,} rows landed in {now.batches:,} micro-batches, lag {now.lag:,}."
-    if now.lost:
-        sentence += f" {now.lost:,} offsets were deleted before they were read."
-    if now.rejected:
-        sentence += f" {now.rejected:,} records were rejected: see {wanted.rejects_table}."
-    if as_json:
-        output.emit_json({"outcome": sentence, "lake": wanted.lake, **asdict(now)})
-        return
-    output.outcome(sentence)
-    output.table(("table", "rows"), [(name, f"{t.rows:,}") for name, t in now.tables.items()])
-    output.note(f"Prove it: penstock pipeline audit; tables in {wanted.lake}")
 
 
 def _mb(size_bytes: float) -> str:

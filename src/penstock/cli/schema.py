@@ -1,12 +1,12 @@
-"""`penstock schema`: what a file may say, for people and for editors."""
+"""`penstock schema`: JSON schemas of the files, for people and editors."""
 
 from __future__ import annotations
 
 import click
 
 from penstock.domain.errors import BadInput
-from penstock.schema import json_schema, summary
-from penstock.specs import FILE_KINDS, dump_json
+from penstock.specs.loader import FILE_KINDS, dump_json
+from penstock.specs.schema import json_schema, summary
 
 
 @click.command()

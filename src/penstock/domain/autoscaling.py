@@ -1,74 +1,110 @@
-"""Words of the autoscaler: its settings, and what its parts tell one another through topics."""
+"""Values of the autoscaler: its settings, and the messages that its parts exchange."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from penstock.domain.lake.partition import Partition
+from penstock.domain import plugins
+from penstock.domain.lake.partition import Partition, check_name
 from penstock.domain.lake.report import LaneReport
-from penstock.domain.value import Bound, Doc, FieldError, Value
+from penstock.domain.value import Bound, Doc, Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy(Value, ABC):
+    """Decides which lane reads which partition. Its fields are its own settings.
+
+    The kinds are in `autoscaler.core.policies`.
+    """
+
+    plugin_group = "penstock.policies"
+
+    @abstractmethod
+    def decider(self, settings: Autoscaling) -> Any:
+        """An `autoscaler.core.policy.Decider`, for one life of a controller."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Algorithm(Value, ABC):
+    """Assigns partitions to lanes. It keeps no state from one problem to the next.
+
+    The kinds are in `autoscaler.core.packing`.
+    """
+
+    plugin_group = "penstock.packing"
+
+    @abstractmethod
+    def __call__(self, problem: Any) -> dict[Partition, int]:
+        """A lane for every partition of an `autoscaler.core.packing.Problem`."""
+
+
+def packing_policy() -> Policy:
+    """The default: our own policy."""
+    kind: Policy = plugins.get("penstock.policies", "packing")()
+    return kind
 
 
 @dataclass(frozen=True, kw_only=True)
 class Autoscaling(Value):
-    """How lanes follow the write speed. Every share is of what a lane can do, which is measured."""
+    """How lanes scale with the write speed. Shares are of the measured capacity of a lane."""
 
-    policy: Annotated[str, Doc("who decides: packing, or one that it is compared with")] = "packing"
-    algorithm: Annotated[str, Doc("of the policy `packing`: KEEP, BFD, MWF, …")] = "KEEP"
-    lane_worth: Annotated[
-        float | None,
-        Bound(ge=0),
-        Doc(
-            "of KEEP: what may be moved to save a lane, in lanes full of load, for every percent of "
-            "lanes above the fewest; none: anything, as a move costs next to nothing"
-        ),
-    ] = None
+    policy: Annotated[
+        Policy, Doc("how lanes are chosen: packing, or a policy to compare it with")
+    ] = field(default_factory=packing_policy)
     lanes: Annotated[
-        int | None, Bound(ge=1, le=1000), Doc("as many, always: partitions are only balanced")
+        int | None,
+        Bound(ge=1, le=1000),
+        Doc("fixed number of lanes; partitions are only rebalanced"),
     ] = None
-    most_lanes: Annotated[int, Bound(ge=1, le=1000), Doc("never more than these")] = 16
-    lane_bytes_per_s: Annotated[
+    most_lanes: Annotated[int, Bound(ge=1, le=1000), Doc("upper limit of the number of lanes")] = 16
+    lane_capacity_bytes_per_s: Annotated[
         float,
         Bound(gt=0),
-        Doc("what a lane can do until one was seen at its limit; see `penstock pipeline capacity`"),
+        Doc(
+            "assumed capacity of a lane, in bytes as the brokers store them, until one is measured; "
+            "`penstock pipeline capacity` measures it"
+        ),
     ] = 5_000_000
     plan_at: Annotated[
-        float, Bound(gt=0, le=1), Doc("lanes are filled up to this share of what they can do")
+        float, Bound(gt=0, le=1), Doc("lanes are filled up to this share of their capacity")
     ] = 0.75
     headroom: Annotated[
-        float, Bound(ge=0, le=10), Doc("a lane is too full with this share more than that")
+        float,
+        Bound(ge=0, le=10),
+        Doc("a lane is too full if it has this share more than `plan_at` allows"),
     ] = 0.25
     scale_in_s: Annotated[
-        float, Bound(gt=0), Doc("after so long without a change: would fewer lanes do?")
+        float, Bound(gt=0), Doc("after this time without a change, try fewer lanes")
     ] = 60.0
     drain_s: Annotated[
-        float, Bound(gt=0), Doc("what is waiting shall be read within this, beside what comes")
+        float, Bound(gt=0), Doc("the backlog should be read within this time, beside new records")
     ] = 30.0
     answer_s: Annotated[
-        float, Bound(gt=0), Doc("a command that is not acknowledged within this is sent again")
+        float, Bound(gt=0), Doc("a command that is not acknowledged within this time is resent")
     ] = 10.0
     stale_s: Annotated[
-        float, Bound(gt=0), Doc("write speeds older than this say nothing; the plan stays")
+        float, Bound(gt=0), Doc("write speeds older than this are not used; the plan stays")
     ] = 10.0
 
     @property
     def exceeded_at(self) -> float:
-        """The share of what a lane can do above which partitions move."""
+        """The share of a lane's capacity above which partitions move."""
         return self.plan_at * (1 + self.headroom)
 
 
-# --- the monitor tells ------------------------------------------------------------------------------
+# --- from the monitor -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionSpeed(Value):
-    """How fast a partition is written to."""
+    """The write speed of a partition."""
 
     records_per_s: float
     bytes_per_record: Annotated[
-        float | None, Doc("as stored; none if the cluster does not tell the size of its logs")
+        float | None, Doc("as stored; none if the cluster does not report the size of its logs")
     ] = None
     end: Annotated[int, Doc("the offset after its last record")]
 
@@ -81,18 +117,40 @@ class Measurement(Value):
     partitions: Mapping[str, PartitionSpeed] = field(default_factory=dict)
 
 
-# --- controller and hosts tell each other -----------------------------------------------------------
+# --- between controller and hosts -------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
-class Command(Value):
-    """To a host. It holds for good, and may come twice: it says what to hold, not what to change."""
+class Message(Value):
+    """Any message that the controllers and hosts of a group write to its topic."""
+
+    group: Annotated[str, Doc("the random id of the group, which its checkpoint keeps")] = ""
+    term: Annotated[
+        int, Doc("of the controller that sent it, or of the newest one that the host has heard")
+    ] = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim(Message):
+    """States which process controls the group, until another one claims a higher term."""
+
+    kind: ClassVar[str | None] = "claim"
+
+    incarnation: Annotated[str, Doc("random, one per process life")]
+    at_ms: Annotated[int, Doc("when it was last known to hold, in Unix time")] = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command(Message):
+    """A command to a host. It lists everything to hold, so it stays valid and may arrive twice."""
+
+    kind: ClassVar[str | None] = "command"
 
     verb: Annotated[
         Literal["hold", "tell", "end"],
-        Doc("hold exactly these; only tell what you hold; or end after this cycle"),
+        Doc("hold exactly these; only report what is held; or end after this cycle"),
     ] = "hold"
-    version: Annotated[int, Doc("counts up; of two, the higher one counts")] = 0
+    version: Annotated[int, Doc("counts up; the highest one is valid")] = 0
     lanes: Annotated[
         Mapping[int, tuple[str, ...]], Doc("lane → its partitions; other lanes of the host: none")
     ] = field(default_factory=dict)
@@ -104,46 +162,61 @@ class Command(Value):
 
 @dataclass(frozen=True, kw_only=True)
 class Cycle(Value):
-    """One lane from one micro-batch to the next."""
+    """One cycle of a lane: from one micro-batch to the next."""
+
+    checks_types = False  # there are many
 
     lane: int
     took_s: Annotated[float, Doc("from the end of the one before")]
-    is_saturated: Annotated[bool, Doc("more was waiting than it took; idle cycles say nothing")]
+    is_saturated: Annotated[
+        bool, Doc("more was waiting than it took; other cycles do not show capacity")
+    ]
     size_bytes: Annotated[int, Doc("of keys and values")]
-    offsets: Annotated[Mapping[str, int], Doc("partition → offsets that it went ahead")] = field(
+    offsets: Annotated[Mapping[str, int], Doc("partition → number of offsets read")] = field(
         default_factory=dict
     )
     oldest_s: Annotated[
-        float | None, Doc("age of its oldest record when it could be read in the lake")
+        float | None, Doc("age of its oldest record when it became readable in the lake")
     ] = None
+    records: int = 0
+    rejects: Annotated[Mapping[str, int], Doc("kind of reason → records rejected for it")] = field(
+        default_factory=dict
+    )
 
     @classmethod
     def of(cls, report: LaneReport, landed_ms: int, took_s: float, was_behind: bool) -> Cycle:
-        """Saturated if it did not wait before it, and ended by bytes or by time."""
+        """Saturated if records were waiting at its start, so that it did not idle, and at its end."""
         ages_s = report.ages_s(landed_ms)
-        is_behind = any(r.lag for r in report.ranges)
         return cls(
             lane=report.lane,
             took_s=took_s,
-            is_saturated=was_behind and is_behind and not report.troubles,
+            is_saturated=was_behind and report.is_saturated and not report.troubles,
             size_bytes=report.size_bytes,
             offsets={str(r.name): r.end - r.start for r in report.ranges},
             oldest_s=ages_s[0] if ages_s else None,
+            records=report.records,
+            rejects=report.rejects,
         )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer(Value):
-    """From a host: what it holds now, how far each partition is, and how its lanes did."""
+class Answer(Message):
+    """A host's answer: what it holds now, the position of each partition, its lanes' cycles."""
+
+    kind: ClassVar[str | None] = "answer"
 
     host: int
+    incarnation: Annotated[str, Doc("random, one per process life")] = ""
     version: Annotated[int, Doc("of the command that it acts on; -1: of none")] = -1
     lanes: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-    positions: Annotated[Mapping[str, int], Doc("partition → the offset it goes on from")] = field(
+    positions: Annotated[Mapping[str, int], Doc("partition → the next offset to read")] = field(
         default_factory=dict
     )
     cycles: tuple[Cycle, ...] = ()
-    most_lanes: Annotated[int | None, Doc("more it cannot have just now")] = None
+    most_lanes: Annotated[int | None, Doc("upper limit of its lanes at the moment")] = None
+    busy_s: Annotated[
+        float, Doc("since its main thread last finished a turn, or since its micro-batch began")
+    ] = 0.0
     at_ms: int = 0
 
     def __post_init__(self) -> None:
@@ -154,7 +227,4 @@ class Answer(Value):
 def _check_names(lanes: Mapping[int, tuple[str, ...]]) -> None:
     for lane, held in lanes.items():
         for name in held:
-            try:
-                Partition.parse(name)
-            except ValueError as error:
-                raise FieldError(f"lanes.{lane}", name, str(error)) from None
+            check_name(f"lanes.{lane}", name)

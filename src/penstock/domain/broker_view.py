@@ -50,7 +50,7 @@ class RequestTimes:
 
 @dataclass(frozen=True)
 class ProcessUse:
-    """What the operating system says of a process."""
+    """The operating system's figures for a process."""
 
     cpu_s: float
     resident_bytes: int
@@ -62,7 +62,7 @@ class ProcessUse:
 
 @dataclass(frozen=True)
 class OwnCounters:
-    """What a broker tells of itself."""
+    """A broker's own counters."""
 
     requests: Mapping[RequestClass, RequestTimes]
     messages_in: int
@@ -76,7 +76,7 @@ class OwnCounters:
 
 @dataclass(frozen=True)
 class BrokerView:
-    """One broker at one moment. What could not be read is None and never 0."""
+    """One broker at one moment. Values that could not be read are None, never 0."""
 
     broker: int
     at_ns: int  # monotonic
@@ -146,7 +146,7 @@ def _request_rates(then: RequestTimes, now: RequestTimes, seconds: float) -> Req
 
 
 def _mean_between(then: Times, now: Times) -> float | None:
-    """The mean of what was counted between: two means since the start tell it."""
+    """The mean over an interval, from two means since the start."""
     count = now.count - then.count
     if count <= 0:
         return None

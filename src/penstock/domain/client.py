@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from penstock.domain.value import FieldError
+
 # What must never be shown: the value of any property whose name says so. A name that ends in `key`
 # holds a key itself (ssl.keystore.key); `key.serializer` or `ssl.key.location` do not.
 _SECRET = re.compile(
@@ -20,7 +22,7 @@ def is_secret(name: str) -> bool:
 
 
 def redacted(properties: Mapping[str, object]) -> dict[str, object]:
-    """The same, fit for a log or a run directory."""
+    """The properties without secrets, for logs and run directories."""
     return {name: "[hidden]" if is_secret(name) else value for name, value in properties.items()}
 
 
@@ -34,3 +36,19 @@ class ClientProperties:
 
     def __repr__(self) -> str:
         return f"ClientProperties({redacted(self.values)})"
+
+
+def check_properties(
+    field: str, properties: Mapping[str, object], secret_fix: str, reserved: Mapping[str, str] = {}
+) -> None:
+    """Refuse secrets, which do not belong into a spec, and names that are reserved: name → why."""
+    for name, value in properties.items():
+        if is_secret(name):
+            raise FieldError(f"{field}.{name}", "[hidden]", secret_fix)
+        if name in reserved:
+            raise FieldError(f"{field}.{name}", value, f"cannot be set here: {reserved[name]}")
+
+
+def property_text(value: str | int | float | bool) -> str:
+    """The value of a property as Kafka writes it: true, not Python's True."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,18 +1,24 @@
-"""A Kafka cluster and a topic, as somebody asks for them to be made."""
+"""Specifications of a Kafka cluster and of a topic."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from penstock.domain.client import is_secret
+from penstock.domain.client import check_properties, property_text
 from penstock.domain.network import NetworkSpec
 from penstock.domain.value import Bound, Doc, FieldError, Value
 
 # What one broker needs beside its heap (metaspace, code cache, threads, direct buffers), measured
 # on JDK 17 with the serial collector under load.
 JVM_OVERHEAD_MB = 150
+
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_SECRET_FIX = "is a secret, and this file is stored with runs; `security: sasl_ssl` generates keys"
+# The host in the middle of a testbed's network, where no condition applies.
+ROUTER = "router"
 
 # Settings that make the testbed what it is; to change them is to ask for something else.
 RESERVED_PROPERTIES = {
@@ -33,6 +39,26 @@ RESERVED_PROPERTIES = {
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClientQuotas(Value):
+    """What a client may send and fetch, in 10⁶ bytes/s *of each broker*, as Kafka counts it.
+
+    Clients with the same client.id share it: all of a run's producers do, and all its consumers.
+    Kafka averages over the last 11 s (`quota.window.num`), so a burst after a rest is let through.
+    """
+
+    producer_mb_per_s: Annotated[float | None, Bound(gt=0), Doc("producer_byte_rate")] = None
+    consumer_mb_per_s: Annotated[float | None, Bound(gt=0), Doc("consumer_byte_rate")] = None
+
+    def bytes_per_s(self) -> dict[str, float]:
+        """By Kafka's names; those that are given."""
+        limits = {
+            "producer_byte_rate": self.producer_mb_per_s,
+            "consumer_byte_rate": self.consumer_mb_per_s,
+        }
+        return {name: rate * 1e6 for name, rate in limits.items() if rate is not None}
+
+
+@dataclass(frozen=True, kw_only=True)
 class ClusterSpec(Value):
     """A cluster of real KRaft brokers on this machine."""
 
@@ -40,7 +66,7 @@ class ClusterSpec(Value):
     controllers: Annotated[
         int,
         Bound(ge=0, le=7),
-        Doc("number of separate controllers; 0: the first three brokers are controllers too"),
+        Doc("dedicated controllers; 0: the first three brokers act as controllers"),
     ] = 0
     heap_mb: Annotated[int, Bound(ge=128, le=65_536), Doc("Java heap per broker")] = 384
     place: Annotated[
@@ -50,50 +76,39 @@ class ClusterSpec(Value):
     port: Annotated[
         int | None,
         Bound(ge=1024, le=65_000),
-        Doc("first port on loopback, the following ones are used too; free ones if absent"),
+        Doc("first of consecutive ports on loopback; default: free ports"),
     ] = None
     security: Annotated[
-        Literal["plaintext", "sasl_ssl"], Doc("sasl_ssl: TLS and SCRAM with keys of this run")
+        Literal["plaintext", "sasl_ssl"], Doc("sasl_ssl: TLS and SCRAM with generated keys")
     ] = "plaintext"
     properties: Annotated[
         Mapping[str, str | int | float | bool], Doc("any broker property, by Kafka's name")
     ] = field(default_factory=dict)
+    quotas: Annotated[ClientQuotas, Doc("client quotas of Kafka")] = field(
+        default_factory=ClientQuotas
+    )
     network: Annotated[NetworkSpec | None, Doc("hosts and links, with place: namespaces")] = None
     observe: Annotated[bool, Doc("load the agent that gives the broker's own timings")] = True
-    data_dir: Annotated[str | None, Doc("where brokers keep data; temporary if absent")] = None
+    data_dir: Annotated[
+        str | None, Doc("where brokers keep data; default: a temporary directory")
+    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require(
-            self.controllers % 2 == 1 or self.controllers == 0,
-            "controllers",
-            "must be odd, since an even one adds a voter but survives no further failure",
-        )
-        _refuse_secrets("properties", self.properties)
-        for name in self.properties:
-            if name in RESERVED_PROPERTIES:
-                raise FieldError(
-                    f"properties.{name}",
-                    self.properties[name],
-                    f"cannot be set here: {RESERVED_PROPERTIES[name]}",
-                )
+        fix = "must be odd: an even number tolerates no more failures"
+        self.require(self.controllers % 2 == 1 or self.controllers == 0, "controllers", fix)
+        check_properties("properties", self.properties, _SECRET_FIX, RESERVED_PROPERTIES)
         for name in (
             "default.replication.factor",
             "offsets.topic.replication.factor",
             "transaction.state.log.replication.factor",
         ):
-            wanted = str(self.properties.get(name, ""))
-            if wanted.isdigit() and int(wanted) > self.brokers:
-                raise FieldError(
-                    f"properties.{name}",
-                    wanted,
-                    f"must be at most the number of brokers ({self.brokers})",
-                )
-        self.require(
-            self.network is None or self.place == "namespaces",
-            "network",
-            "needs `place: namespaces`: there is no network to shape on loopback",
-        )
+            copies = str(self.properties.get(name, ""))
+            if copies.isdigit() and int(copies) > self.brokers:
+                fix = f"must be at most the number of brokers ({self.brokers})"
+                raise FieldError(f"properties.{name}", copies, fix)
+        fix = "needs `place: namespaces`: there is no network to shape on loopback"
+        self.require(self.network is None or self.place == "namespaces", "network", fix)
 
     @property
     def controller_heap_mb(self) -> int:
@@ -108,19 +123,9 @@ class ClusterSpec(Value):
         )
 
 
-def _refuse_secrets(field: str, properties: Mapping[str, object]) -> None:
-    for name in properties:
-        if is_secret(name):
-            raise FieldError(
-                f"{field}.{name}",
-                "[hidden]",
-                "is a secret, and this is stored with runs; `security: sasl_ssl` makes its own keys",
-            )
-
-
 @dataclass(frozen=True, kw_only=True)
 class TopicSpec(Value):
-    """A topic as it is to be made."""
+    """A topic to be created."""
 
     name: Annotated[str, Doc("letters, digits, '.', '_' and '-'")]
     partitions: Annotated[int, Bound(ge=1, le=100_000)] = 1
@@ -131,25 +136,15 @@ class TopicSpec(Value):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        good = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
-        self.require(
-            0 < len(self.name) <= 249 and set(self.name) <= good and self.name not in (".", ".."),
-            "name",
-            "must be 1 to 249 letters, digits, '.', '_' or '-'",
-        )
-        _refuse_secrets("config", self.config)
+        is_good = bool(_TOPIC.fullmatch(self.name)) and self.name not in (".", "..")
+        self.require(is_good, "name", "must be 1 to 249 letters, digits, '.', '_' or '-'")
+        check_properties("config", self.config, _SECRET_FIX)
 
     def config_text(self) -> dict[str, str]:
-        """The configuration as Kafka takes it: true, not Python's True."""
-        return {
-            name: str(value).lower() if isinstance(value, bool) else str(value)
-            for name, value in self.config.items()
-        }
+        """The configuration as Kafka takes it."""
+        return {name: property_text(value) for name, value in self.config.items()}
 
     def check_fits(self, brokers: int) -> None:
         """A topic cannot have more copies than there are brokers."""
-        self.require(
-            self.replication <= brokers,
-            "replication",
-            f"must be at most the number of brokers ({brokers})",
-        )
+        fix = f"must be at most the number of brokers ({brokers})"
+        self.require(self.replication <= brokers, "replication", fix)

@@ -1,4 +1,4 @@
-"""Who reads: the consumers of a run."""
+"""The consumers of a run."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from penstock.domain.client import is_secret
-from penstock.domain.value import Bound, Doc, FieldError, Value
+from penstock.domain.client import check_properties
+from penstock.domain.client_kind import ReaderKind, plain_reader
+from penstock.domain.value import Bound, Doc, Value
 
 # What a run decides itself; to change them is to ask for something else.
 _RESERVED = {
@@ -15,7 +16,7 @@ _RESERVED = {
     "bootstrap.servers": "see `cluster` or `existing`",
     "enable.auto.commit": "consumers commit, as applications do; see auto.commit.interval.ms",
     "enable.partition.eof": "set by the run",
-    "group.id": "each run has a group of its own",
+    "group.id": "each run has its own group",
 }
 
 
@@ -27,15 +28,11 @@ class Consumers(Value):
     settings: Annotated[
         Mapping[str, str | int | float | bool], Doc("any consumer property, by Kafka's name")
     ] = field(default_factory=dict)
+    reader: Annotated[ReaderKind, Doc("how messages are unpacked from records")] = field(
+        default_factory=plain_reader
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, value in self.settings.items():
-            if is_secret(name):
-                fix = (
-                    "is a secret: put it in a client.properties file, since this is kept with runs"
-                )
-                raise FieldError(f"settings.{name}", "[hidden]", fix)
-            if name in _RESERVED:
-                fix = f"cannot be set here: {_RESERVED[name]}"
-                raise FieldError(f"settings.{name}", value, fix)
+        fix = "is a secret: put it in a client.properties file, since this file is stored with runs"
+        check_properties("settings", self.settings, fix, _RESERVED)

@@ -1,11 +1,14 @@
-"""What can go wrong, as a tree. Every error says what happened and what to do about it.
+"""Errors of Penstock, as a tree. Every error says what happened and what to do about it.
 
-    PenstockError            exit code 1   something we did not foresee a better class for
+    PenstockError            exit code 1   any other error
     ├── BadInput             exit code 2   a file, an option or a value that cannot be used
     ├── MissingPart          exit code 3   the machine lacks something (Java, root, a kernel feature)
     ├── TestbedError         exit code 4   the cluster or its network did not do what was asked
     │   └── FaultDidNotTake  exit code 4   a fault was injected but had no effect
-    └── FetchFailed          exit code 5   a registry was unreachable or what it sent is not what we pinned
+    ├── FetchFailed          exit code 5   a download failed or does not match its pinned hash
+    ├── TooManyRejects       exit code 6   a pipeline rejected more records than `rejects_stop_share` allows
+    ├── GroupStopped         exit code 7   a plain consumer met something that a person must decide (lost offsets)
+    └── LaneBlocked          exit code 1   a lane is blocked by an external failure
 
 A verdict ("the objective is not met") is a result and not an error; it exits with 10.
 """
@@ -16,7 +19,7 @@ from typing import ClassVar
 
 
 class PenstockError(Exception):
-    """A failure with its remedy: `message` says what happened, `fix` what to do."""
+    """Base class: `message` says what happened, `fix` what to do."""
 
     exit_code: ClassVar[int] = 1
 
@@ -53,6 +56,28 @@ class FaultDidNotTake(TestbedError):
 
 
 class FetchFailed(PenstockError):
-    """A registry was unreachable, or what it sent is not what we pinned."""
+    """A download failed, or does not match its pinned hash."""
 
     exit_code = 5
+
+
+class TooManyRejects(PenstockError):
+    """A pipeline rejected more of its records than `rejects_stop_share` allows."""
+
+    exit_code = 6
+
+
+class GroupStopped(PenstockError):
+    """A plain consumer met something that a person must decide, such as lost offsets.
+
+    Its exit code tells the controller not to restart it, and to stop the group.
+    """
+
+    exit_code = 7
+
+
+class LaneBlocked(PenstockError):
+    """A lane is blocked by an external failure, such as a schema registry that does not answer.
+
+    A failure caused by a record rejects that record instead.
+    """

@@ -1,6 +1,6 @@
-"""Cluster facts: what experiments found out about a cluster, for those who plan with it.
+"""Cluster facts: what experiments measured of a cluster, as input for planning.
 
-Not the experiments themselves (`penstock.measure.experiments`) and not a model: figures with their
+Not the experiments themselves (`penstock.runs.experiments`) and not a model: figures with their
 95 % intervals, straight lines with the range that they were measured in, and what they hold for.
 """
 
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import reduce
 from typing import Annotated, Literal
 
-from penstock.domain.grid import ExperimentGrid, Kind
+from penstock.domain.grid import EXPERIMENTS, ExperimentGrid
 from penstock.domain.metrics import Distribution, Estimate
-from penstock.domain.value import Doc, Value
+from penstock.domain.value import Choice, Doc, Value
 
 # Of `facts.json` and of the files of an experiment's points.
 FACTS_FORMAT = 1
@@ -22,7 +23,7 @@ Over = Literal["partitions", "copies_per_broker", "led_partitions"]
 
 @dataclass(frozen=True, kw_only=True)
 class Conditions(Value):
-    """Where a point of the grid lies. 0 or empty: the experiment has no such axis."""
+    """Coordinates of a point of the grid. 0 or empty: the experiment does not have that axis."""
 
     message_bytes: int
     partitions: int
@@ -41,9 +42,9 @@ class Conditions(Value):
 
 @dataclass(frozen=True, kw_only=True)
 class FactPoint(Value):
-    """One point of the grid: the mean over its repeats, each on a cluster of its own."""
+    """One point of the grid: the mean over its repeats, each on its own cluster."""
 
-    experiment: Kind
+    experiment: Annotated[str, Choice(EXPERIMENTS)]
     conditions: Conditions
     figures: Annotated[Mapping[str, Estimate], Doc("the unit is in the name")]
     distributions: Mapping[str, Distribution] = field(default_factory=dict)
@@ -95,7 +96,7 @@ class Range(Value):
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterFacts(Value):
-    """What is known of a cluster. `facts.json`; what was not measured is absent.
+    """Measured facts about a cluster (`facts.json`). Facts that were not measured are absent.
 
     Symbols of the topic partitioning problem (S4) are in brackets. The single figures are those of
     the base point of the grid, or as said.
@@ -111,23 +112,23 @@ class ClusterFacts(Value):
     valid: Annotated[
         Mapping[str, Range], Doc("experiment.axis → the values that its facts rest on")
     ] = field(default_factory=dict)
-    caveats: Annotated[tuple[str, ...], Doc("what one must know before using them")] = ()
+    caveats: Annotated[tuple[str, ...], Doc("limitations to know before using them")] = ()
 
     partition_mb_per_s: Annotated[
-        Estimate | None, Doc("[T_p] what one partition took at most: the point of one partition")
+        Estimate | None, Doc("[T_p] most that one partition accepted: the point with one partition")
     ] = None
     producer_mb_per_s: Annotated[
-        Estimate | None, Doc("what the whole topic took at most, at the base")
+        Estimate | None, Doc("most that the whole topic accepted, at the base")
     ] = None
     producer_records_per_s: Estimate | None = None
     producer_latency_ms: Annotated[
         Estimate | None, Doc("[l_p] mean, intended → acknowledged by all, at a moderate load")
     ] = None
     consumer_mb_per_s: Annotated[
-        Estimate | None, Doc("[T_c] what one consumer read at most: the point of one consumer")
+        Estimate | None, Doc("[T_c] most that one consumer read: the point with one consumer")
     ] = None
     group_mb_per_s: Annotated[
-        Estimate | None, Doc("what the whole group read at most, at the base")
+        Estimate | None, Doc("most that the whole group read, at the base")
     ] = None
     group_records_per_s: Estimate | None = None
     rebalance_ms: Annotated[
@@ -138,54 +139,51 @@ class ClusterFacts(Value):
     replication: Annotated[
         Line | None, Doc("[l_r = slope, ms] what acks=all waits for beyond acks=1, over copies")
     ] = None
-    detection_ms: Annotated[
-        Estimate | None, Doc("kill of a broker → the controller takes it for dead")
-    ] = None
+    detection_ms: Annotated[Estimate | None, Doc("kill of a broker → the controller fences it")] = (
+        None
+    )
     election: Annotated[
         Line | None,
-        Doc("[u = slope, ms] from there on → the last of its partitions takes messages again"),
+        Doc("[u = slope, ms] fenced → the last of its partitions accepts messages again"),
     ] = None
     handles: Annotated[Line | None, Doc("open handles of a broker, over the copies it has")] = None
     handles_limit: Annotated[
-        int | None, Doc("[H_max] what the system lets a broker open at most")
+        int | None, Doc("[H_max] most open handles the system allows a broker")
     ] = None
 
     lines: Annotated[tuple[Line, ...], Doc("every figure that was fitted over partitions")] = ()
     points: tuple[FactPoint, ...] = ()
 
 
-def merged(one: ClusterFacts, *others: ClusterFacts) -> ClusterFacts:
-    """The facts of several experiments on one kind of cluster; what comes later wins."""
-    found = one
-    for other in others:
-        found = _merge(found, other)
-    return found
+def merged(first: ClusterFacts, *others: ClusterFacts) -> ClusterFacts:
+    """The facts of several experiments on one kind of cluster; later ones win."""
+    return reduce(_merge, others, first)
 
 
 _GATHERED = {"grids", "valid", "caveats", "lines", "points", "format"}
 
 
-def _merge(one: ClusterFacts, other: ClusterFacts) -> ClusterFacts:
+def _merge(earlier: ClusterFacts, later: ClusterFacts) -> ClusterFacts:
     newer = {
         f.name: value
         for f in fields(ClusterFacts)
-        if f.name not in _GATHERED and (value := getattr(other, f.name)) not in (None, {}, "")
+        if f.name not in _GATHERED and (value := getattr(later, f.name)) not in (None, {}, "")
     }
-    again = {point.experiment for point in other.points}
-    fitted = {(line.figure, line.over) for line in other.lines}
-    caveats = dict.fromkeys((*one.caveats, *other.caveats))
+    again = {point.experiment for point in later.points}
+    fitted = {(line.figure, line.over) for line in later.lines}
+    caveats = dict.fromkeys((*earlier.caveats, *later.caveats))
     for what in ("cores", "memory_mb"):
-        if one.machine.get(what) != other.machine.get(what):
+        if earlier.machine.get(what) != later.machine.get(what):
             caveats["the experiments were made on different machines"] = None
     for part in ("kafka", "librdkafka"):
-        if one.versions.get(part) != other.versions.get(part):
+        if earlier.versions.get(part) != later.versions.get(part):
             caveats[f"the experiments were made with different versions of {part}"] = None
     return replace(
-        one,
+        earlier,
         **newer,
-        grids={**one.grids, **other.grids},
-        valid={**one.valid, **other.valid},
+        grids={**earlier.grids, **later.grids},
+        valid={**earlier.valid, **later.valid},
         caveats=tuple(caveats),
-        lines=(*(x for x in one.lines if (x.figure, x.over) not in fitted), *other.lines),
-        points=(*(p for p in one.points if p.experiment not in again), *other.points),
+        lines=(*(x for x in earlier.lines if (x.figure, x.over) not in fitted), *later.lines),
+        points=(*(p for p in earlier.points if p.experiment not in again), *later.points),
     )

@@ -1,13 +1,17 @@
-"""Faults as data: what is done to a broker or a link, when, and for how long."""
+"""Faults of brokers, links and clients: what, when, and for how long.
+
+The abstract word; the kinds are in `testbed.faults`.
+"""
 
 from __future__ import annotations
 
 import re
-from abc import ABC
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any, ClassVar
 
-from penstock.domain.network import LinkCondition
+from penstock.domain.network.condition import HostNames
 from penstock.domain.value import Bound, Doc, FieldError, Value
 
 _LEADER = re.compile(r"leader of (?P<topic>[A-Za-z0-9._-]+)-(?P<partition>\d+)")
@@ -38,22 +42,36 @@ def parse_broker(text: int | str) -> int | LeaderOf | None:
 class When(Value):
     """A condition: a signal that has reached a level.
 
-    Signals are named by whoever watches: the testbed offers `messages_in`, `bytes_in`,
+    The watcher names the signals: the testbed offers `messages_in`, `bytes_in`,
     `under_replicated_partitions` (over all brokers); a run adds its own (`acknowledged`, …).
     """
 
     signal: Annotated[str, Doc("name of the signal")]
-    at_least: Annotated[float, Doc("level that sets it off")]
-    within_s: Annotated[float, Bound(gt=0), Doc("give up, as an error, after this time")] = 300
+    at_least: Annotated[float, Doc("level that triggers the fault")]
+    within_s: Annotated[
+        float, Bound(gt=0), Doc("error if the level is not reached within this time")
+    ] = 300
+
+
+@dataclass(frozen=True)
+class Struck:
+    """A fault that took effect: what was done, and how to undo it."""
+
+    sentence: str
+    undo: Callable[[], None] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fault(Value, ABC):
-    """Something that goes wrong on purpose, at a time or on a condition."""
+    """A fault to inject, at a time or on a condition."""
+
+    plugin_group = "penstock.faults"
+    # Whether it changes links, which a cluster on loopback does not have.
+    needs_network: ClassVar[bool] = False
 
     at_s: Annotated[float | None, Bound(ge=0), Doc("seconds from the start")] = None
-    when: Annotated[When | None, Doc("or: as soon as this holds")] = None
-    for_s: Annotated[float | None, Bound(gt=0), Doc("undone after this time; never if absent")] = (
+    when: Annotated[When | None, Doc("or as soon as this condition holds")] = None
+    for_s: Annotated[float | None, Bound(gt=0), Doc("undone after this time; default: never")] = (
         None
     )
 
@@ -68,6 +86,19 @@ class Fault(Value, ABC):
         """Whether the cluster is afterwards as it was before."""
         return self.for_s is not None
 
+    def check(self, spec: Any) -> None:
+        """Raise a `FieldError` for what the run of a `RunSpec` does not have."""
+        return
+
+    def check_hosts(self, hosts: HostNames) -> None:
+        """Raise a `FieldError` for a host that the network does not have."""
+        return
+
+    @abstractmethod
+    def strike(self, cluster: Any) -> Struck:
+        """Carry it out now, on a `testbed.cluster.Cluster`, and check that it took effect:
+        otherwise raise `FaultDidNotTake`."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerFault(Fault, ABC):
@@ -81,75 +112,18 @@ class BrokerFault(Fault, ABC):
         super().__post_init__()
         parse_broker(self.broker)
 
-
-@dataclass(frozen=True, kw_only=True)
-class Kill(BrokerFault):
-    """The process is killed (SIGKILL). Undone by starting it again on the same data."""
-
-    kind = "kill"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stop(BrokerFault):
-    """An orderly shutdown (SIGTERM): leadership is handed over first. Undone by starting it."""
-
-    kind = "stop"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pause(BrokerFault):
-    """The process is frozen (SIGSTOP): its connections stay open and nothing answers."""
-
-    kind = "pause"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Restart(BrokerFault):
-    """An orderly shutdown and a start, as in a rolling upgrade. Takes until it is in sync."""
-
-    kind = "restart"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.require(self.for_s is None, "for_s", "has no meaning here; use `stop` with for_s")
-
-    @property
-    def is_undone(self) -> bool:
-        return True
-
-
-@dataclass(frozen=True, kw_only=True)
-class SlowCpu(BrokerFault):
-    """The broker gets only this much CPU."""
-
-    kind = "slow-cpu"
-    cores: Annotated[float, Bound(ge=0.01, le=64), Doc("cores it may use, such as 0.1")]
-
-
-@dataclass(frozen=True, kw_only=True)
-class SlowLink(BrokerFault):
-    """Every link of the broker, both ways, gets this condition on top of nothing else."""
-
-    kind = "slow-link"
-    condition: LinkCondition
-
-
-@dataclass(frozen=True, kw_only=True)
-class CutLink(Fault):
-    """Nothing passes between two hosts or groups of hosts."""
-
-    kind = "cut-link"
-    src: Annotated[str, Doc("host or group: broker-1, producers, …")]
-    dst: Annotated[str, Doc("host or group")]
-    both_ways: bool = True
-
-
-@dataclass(frozen=True, kw_only=True)
-class PauseClient(Fault):
-    """A client of the run is frozen (SIGSTOP), as by a long garbage collection."""
-
-    kind = "pause-client"
-    client: Annotated[str, Doc("producer-1, consumer-2, …: the processes of a run, counted from 1")]
+    def check(self, spec: Any) -> None:
+        meant, brokers, topic = parse_broker(self.broker), spec.cluster.brokers, spec.topic
+        if isinstance(meant, int):
+            is_there = 1 <= meant <= brokers
+            self.require(is_there, "broker", f"is not a broker of the run; they are 1 to {brokers}")
+        if isinstance(meant, LeaderOf):
+            self.require(
+                meant.topic == topic.name and meant.partition < topic.partitions,
+                "broker",
+                f"names no partition of the run; they are {topic.name}-0 to "
+                f"{topic.name}-{topic.partitions - 1}",
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

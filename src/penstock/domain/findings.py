@@ -1,4 +1,4 @@
-"""What a campaign's figures show: every expected shape, judged on the runs that were made."""
+"""Judges every expected shape of a campaign on the figures of its runs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 
 from penstock.domain.axis import number_or_text, text_of
-from penstock.domain.figure import figure, is_time_like
+from penstock.domain.metric_path import figure, is_time_like
 from penstock.domain.metrics import RunMetrics
 from penstock.domain.shapes.shape import Finding, Point, Shape
 
@@ -22,14 +22,14 @@ def findings(
     `axes` has the values of every axis in the scenario's order, as text. Times of runs that were not
     steady are left out.
     """
-    found: list[Finding] = []
+    every: list[Finding] = []
     for shape in shapes:
-        held = {path: text_of(value) for path, value in shape.where.items()}
-        open_axes = [path for path in axes if path != shape.over and path not in held]
+        where = {path: text_of(value) for path, value in shape.where.items()}
+        open_axes = [path for path in axes if path != shape.over and path not in where]
         for values in product(*(axes[path] for path in open_axes)):
-            fixed = {**held, **dict(zip(open_axes, values, strict=True))}
-            found.append(_finding(shape, axes[shape.over], fixed, results))
-    return tuple(found)
+            fixed = {**where, **dict(zip(open_axes, values, strict=True))}
+            every.append(_finding(shape, axes[shape.over], fixed, results))
+    return tuple(every)
 
 
 def _finding(
@@ -40,11 +40,11 @@ def _finding(
     points = []
     unsteady = 0
     for value in values:
-        wanted = {**fixed, shape.over: value}
+        cell_values = {**fixed, shape.over: value}
         runs = [
             metrics
             for cell, metrics in results
-            if all(cell.get(path) == text for path, text in wanted.items())
+            if all(cell.get(path) == text for path, text in cell_values.items())
         ]
         usable = [run for run in runs if not (needs_steady and run.unsteadiness)]
         unsteady += len(runs) - len(usable)

@@ -1,4 +1,4 @@
-"""The grid of an experiment: which clusters and loads are to be measured. Not what was found.
+"""The grid of an experiment: which clusters and loads to measure. Not the results.
 
 An axis that is left out has the values that suit the experiment (`complete`); an axis that an
 experiment does not have (consumers, for production) is not looked at.
@@ -10,18 +10,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
+from penstock.domain import plugins
 from penstock.domain.cluster import ClusterSpec
 from penstock.domain.settings import ProducerSettings
 from penstock.domain.sizes.sizes import ID_BYTES
 from penstock.domain.value import Bound, Doc, FieldError, Value
 from penstock.domain.warm_up import WarmUpLimits
 
-Kind = Literal["production", "consumption", "end-to-end"]
 Policy = Literal["bro-min", "bro-max"]
-# The last is no assignor of the client: the brokers assign (KIP-848, group.protocol=consumer).
+# The last is not an assignor of the client: the brokers assign (KIP-848, group.protocol=consumer).
 Assignor = Literal["range", "roundrobin", "cooperative-sticky", "broker"]
 
-KINDS: tuple[Kind, ...] = ("production", "consumption", "end-to-end")
+# The group of plug-ins that has the experiments.
+EXPERIMENTS = "penstock.experiments"
 # With less, a slope has no interval worth the name.
 LEAST_PARTITION_COUNTS, LEAST_REPEATS = 5, 3
 # Messages of end-to-end experiments vary between this share of the size and the size.
@@ -30,23 +31,25 @@ LEAST_SIZE_SHARE = 0.01
 
 @dataclass(frozen=True, kw_only=True)
 class ExperimentGrid(Value):
-    """What to measure, and how long. The first value of an axis is its base, of partitions the
-    middle one."""
+    """Grid of an experiment: what to measure and for how long.
+
+    The first value of an axis is its base; of `partitions`, the middle one.
+    """
 
     design: Annotated[
         Literal["star", "full"],
-        Doc("star: from the base, one axis at a time; full: every combination that can be"),
+        Doc("star: one axis at a time, from the base; full: every possible combination"),
     ] = "star"
     partitions: Annotated[tuple[int, ...], Doc("partition counts; 5 or more for a fit")] = ()
     message_bytes: Annotated[
         tuple[int, ...],
-        Doc("sizes of the value; end-to-end: sizes are uniform from a hundredth of it up to it"),
+        Doc("sizes of the value; end-to-end: uniform from 1 % of the size up to the size"),
     ] = ()
     replication: Annotated[tuple[int, ...], Doc("copies of each partition")] = ()
     brokers: Annotated[tuple[int, ...], Doc("brokers of the cluster")] = ()
     policies: Annotated[
         tuple[Policy, ...],
-        Doc("adds the brokers that these take: bro-min as many as copies, bro-max the most listed"),
+        Doc("adds broker counts: bro-min, one per copy; bro-max, the largest in `brokers`"),
     ] = ()
     producers: Annotated[tuple[int, ...], Doc("producers, each a process")] = ()
     consumers: Annotated[tuple[int, ...], Doc("consumers of one group, each a process")] = ()
@@ -54,9 +57,13 @@ class ExperimentGrid(Value):
         tuple[Assignor, ...],
         Doc("who assigns partitions to consumers: an assignor of the client, or the broker"),
     ] = ()
-    repeats: Annotated[int, Bound(ge=1, le=1000), Doc("each on a cluster of its own")] = 3
-    seconds: Annotated[float, Bound(ge=1, le=3600), Doc("of every measurement")] = 8.0
-    warm_up_s: Annotated[float, Bound(ge=0, le=3600), Doc("load before it, excluded")] = 3.0
+    repeats: Annotated[
+        int, Bound(ge=1, le=1000), Doc("repeats per point, each on its own cluster")
+    ] = 3
+    seconds: Annotated[float, Bound(ge=1, le=3600), Doc("length of every measurement")] = 8.0
+    warm_up_s: Annotated[
+        float, Bound(ge=0, le=3600), Doc("load before the measurement; excluded")
+    ] = 3.0
     cluster_warm_up: Annotated[
         WarmUpLimits, Doc("load of the same kind on a new cluster, until its brokers are warm")
     ] = field(default_factory=WarmUpLimits)
@@ -73,12 +80,12 @@ class ExperimentGrid(Value):
         float, Bound(ge=0, le=600), Doc("consumption: members start within this time, at random")
     ] = 1.0
     unavailability: Annotated[
-        bool, Doc("production: kill a broker at the end, and see when its partitions are back")
+        bool, Doc("production: kill a broker at the end and measure when its partitions are back")
     ] = True
     schedule_lag_ms: Annotated[
         float,
         Bound(gt=0),
-        Doc("a latency is not used if the generator itself is later than this (p99)"),
+        Doc("a latency is not used if the generator lags its schedule by more than this (p99)"),
     ] = 10.0
     settings: Annotated[ProducerSettings, Doc("of the producers")] = field(
         default_factory=lambda: ProducerSettings(acks="all")
@@ -100,21 +107,17 @@ class ExperimentGrid(Value):
         ):
             _check_axis(name, getattr(self, name), least, most)
         for name in ("policies", "assignors"):
-            given: Sequence[str] = getattr(self, name)
-            self.require(len(set(given)) == len(given), name, "must not repeat a value")
+            values: Sequence[str] = getattr(self, name)
+            self.require(len(set(values)) == len(values), name, "must not repeat a value")
         if self.cluster.brokers != ClusterSpec().brokers:
-            fix = "is not used: list the numbers of brokers in `brokers`"
+            fix = "is not used here: list the broker counts in `brokers`"
             raise FieldError("cluster.brokers", self.cluster.brokers, fix)
         if not self.cluster.observe:
-            raise FieldError(
-                "cluster.observe", False, "must be true: brokers tell what they wait for"
-            )
+            fix = "must be true: the experiment reads the brokers' own timings"
+            raise FieldError("cluster.observe", False, fix)
         if self.brokers and self.replication:
-            self.require(
-                self.replication[0] <= self.brokers[0],
-                "replication",
-                f"must begin with at most the first number of brokers ({self.brokers[0]})",
-            )
+            fix = f"must begin with at most the first number of brokers ({self.brokers[0]})"
+            self.require(self.replication[0] <= self.brokers[0], "replication", fix)
 
     @property
     def is_below_minimum(self) -> bool:
@@ -130,66 +133,25 @@ def _check_axis(name: str, values: Sequence[int], least: int, most: int) -> None
         raise FieldError(name, list(values), "must not repeat a value")
 
 
-_PARTITIONS = (1, 12, 48, 96, 192)
-# With more, three brokers on two cores are so busy copying that no load beside them is punctual.
-_PUNCTUAL_PARTITIONS = (1, 6, 12, 24, 48)
-_DEFAULTS: dict[Kind, ExperimentGrid] = {
-    "production": ExperimentGrid(
-        partitions=_PARTITIONS,
-        message_bytes=(1_000, 10_000, 100_000),
-        replication=(3, 1),
-        brokers=(3, 5),
-        policies=("bro-min", "bro-max"),
-        producers=(1, 2),
-    ),
-    "consumption": ExperimentGrid(
-        partitions=_PARTITIONS,
-        message_bytes=(1_000, 100_000),
-        replication=(3, 1),
-        brokers=(3, 5),
-        policies=("bro-min", "bro-max"),
-        consumers=(2, 1, 4, 8),
-        assignors=("range", "cooperative-sticky", "broker"),
-    ),
-    "end-to-end": ExperimentGrid(
-        partitions=_PUNCTUAL_PARTITIONS,
-        message_bytes=(100_000,),
-        replication=(3,),
-        brokers=(3, 5),
-        policies=("bro-min", "bro-max"),
-        producers=(2, 4, 8),
-        consumers=(2, 1, 4),
-    ),
-}
 _AXES = (
     "partitions", "message_bytes", "replication", "brokers", "policies", "producers", "consumers",
     "assignors",
 )  # fmt: skip
 
 
-def complete(kind: Kind, given: ExperimentGrid | None = None) -> ExperimentGrid:
+def complete(kind: str, grid: ExperimentGrid | None = None) -> ExperimentGrid:
     """With the experiment's own values for every axis that the file leaves out."""
-    own = _DEFAULTS[kind]
-    if given is None:
+    own: ExperimentGrid = plugins.get(EXPERIMENTS, kind).grid
+    if grid is None:
         return own
-    return replace(given, **{a: getattr(given, a) or getattr(own, a) for a in _AXES})
+    return replace(grid, **{a: getattr(grid, a) or getattr(own, a) for a in _AXES})
 
 
 def quick(grid: ExperimentGrid) -> ExperimentGrid:
     """The base only, over few partition counts, once and short: to see that it works."""
     counts = sorted(grid.partitions)
     few = tuple(dict.fromkeys((counts[0], counts[len(counts) // 2 - 1], counts[len(counts) // 2])))
-    return replace(
-        grid,
-        partitions=few,
-        message_bytes=grid.message_bytes[:1],
-        replication=grid.replication[:1],
-        brokers=grid.brokers[:1],
-        policies=(),
-        producers=grid.producers[:1],
-        consumers=grid.consumers[:1],
-        assignors=grid.assignors[:1],
-        repeats=1,
-        seconds=min(grid.seconds, 4.0),
-        warm_up_s=min(grid.warm_up_s, 2.0),
-    )
+    base = {axis: getattr(grid, axis)[:1] for axis in _AXES}
+    seconds, warm_up_s = min(grid.seconds, 4.0), min(grid.warm_up_s, 2.0)
+    axes = base | {"partitions": few, "policies": ()}
+    return replace(grid, **axes, repeats=1, seconds=seconds, warm_up_s=warm_up_s)

@@ -1,4 +1,4 @@
-"""What a producer was told of a message. Standard words; what became of it is in `metrics.Counts`."""
+"""What the client reported about a message. The real outcome is in `metrics.Counts`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from enum import StrEnum
 
 
 class Acknowledgement(StrEnum):
-    """What the producer was told."""
+    """What the client reported."""
 
     ACKNOWLEDGED = "acknowledged"
     FAILED = "failed"
-    UNKNOWN = "unknown"  # the producer ended before it heard
+    UNKNOWN = "unknown"  # the producer ended before the report

@@ -1,4 +1,4 @@
-"""What a run showed. Made by `pipeline` from traces; read by reports, comparisons and models.
+"""The metrics of a run. Made by `analysis` from traces; read by reports, comparisons and models.
 
 Shares are of messages sent in the measured time. Every estimate carries the interval that holds
 its true value with 95 % confidence, from batch means: neighbouring messages share their fate, so
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
+from penstock.domain.kpi import Kpi
 from penstock.domain.steadiness import Steadiness
 from penstock.domain.value import Doc, Value
 
@@ -21,7 +22,7 @@ PARTS = ("waiting", "produce", "commit", "fetch", "commit+fetch", "answer")
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate(Value):
-    """A figure and its 95 % interval; without one, there were too few batches to tell."""
+    """A figure and its 95 % interval; the interval is absent if there were too few batches."""
 
     value: float
     low: float | None = None
@@ -33,29 +34,34 @@ class Estimate(Value):
 
 @dataclass(frozen=True, kw_only=True)
 class Counts(Value):
-    """Every message of the measured time, counted by what became of it."""
+    """Messages of the measured time, counted by outcome."""
 
     sent: Annotated[int, Doc("handed to the client")] = 0
     unsent: Annotated[int, Doc("scheduled, but the generator never got to them")] = 0
-    warm_up: Annotated[int, Doc("sent before the measured time; in none of the other counts")] = 0
+    warm_up: Annotated[
+        int, Doc("sent before the measured time; excluded from the other counts")
+    ] = 0
     acknowledged: int = 0
     failed: int = 0
-    unknown: Annotated[int, Doc("the client never said")] = 0
+    unknown: Annotated[int, Doc("no report from the client")] = 0
     delivered: Annotated[int, Doc("in the topic, once")] = 0
     lost: Annotated[int, Doc("not in the topic")] = 0
     duplicated: Annotated[int, Doc("in the topic, more than once")] = 0
-    copies: Annotated[int, Doc("records in the topic that carry one of these messages")] = 0
-    acknowledged_yet_lost: Annotated[int, Doc("a broken promise")] = 0
-    failed_yet_delivered: Annotated[int, Doc("a false alarm: sending again makes a duplicate")] = 0
+    copies: Annotated[int, Doc("of these messages in the topic")] = 0
+    acknowledged_yet_lost: Annotated[int, Doc("acknowledged but not in the topic")] = 0
+    failed_yet_delivered: Annotated[int, Doc("reported failed but in the topic")] = 0
     redelivered: Annotated[int, Doc("the same record given to the application again")] = 0
     records: Annotated[int, Doc("distinct records read of the topic, warm-up included")] = 0
-    foreign: Annotated[int, Doc("records that no producer of this run sent")] = 0
-    stale: Annotated[int, Doc("arrived later than the stream's timeliness")] = 0
-    # S0's cases 1 to 5.
+    foreign: Annotated[int, Doc("messages that no producer of this run sent")] = 0
+    stale: Annotated[
+        int, Doc("persisted later than the stream's timeliness, from when it was due")
+    ] = 0
+    # S0's cases, numbered as in its Table 5.1; case 5 is `duplicated`.
     first_try: Annotated[int, Doc("case 1: delivered at the first try")] = 0
-    after_retries: Annotated[int, Doc("case 2: delivered after retries")] = 0
-    lost_first_try: Annotated[int, Doc("case 3: lost without a retry")] = 0
-    lost_after_retries: Annotated[int, Doc("case 4")] = 0
+    lost_first_try: Annotated[int, Doc("case 2: lost, sent once")] = 0
+    lost_after_retries: Annotated[int, Doc("case 3: lost after all retries")] = 0
+    after_retries: Annotated[int, Doc("case 4: delivered after retries")] = 0
+    never_left: Annotated[int, Doc("lost in the client's queue: no request carried it")] = 0
     tries_unknown: Annotated[int, Doc("the number of tries was not recorded")] = 0
 
 
@@ -63,8 +69,11 @@ class Counts(Value):
 class Distribution(Value):
     """A distribution of times as an HDR histogram, percentiles derived late."""
 
+    checks_types = False  # there are many
+
     count: int
     mean_ms: Estimate
+    deviation_ms: Annotated[float, Doc("the standard deviation")]
     percentiles_ms: Annotated[Mapping[str, Estimate], Doc("'50', '90', '99', '99.9', …")]
     min_ms: float
     max_ms: float
@@ -77,6 +86,8 @@ class Distribution(Value):
 @dataclass(frozen=True, kw_only=True)
 class Second(Value):
     """One second of the run, by the time messages were due (received: by the time of receipt)."""
+
+    checks_types = False  # there are many
 
     at_s: Annotated[int, Doc("from the measured start; negative: warm-up")]
     due: int = 0
@@ -100,7 +111,7 @@ class Second(Value):
 
 @dataclass(frozen=True, kw_only=True)
 class RunMetrics(Value):
-    """All that a run showed. `metrics.json` in its directory.
+    """Metrics of a run (`metrics.json`).
 
     Of a run that was not steady, times are what was seen and not what the setting gives.
     """
@@ -115,15 +126,15 @@ class RunMetrics(Value):
     corrected: Annotated[
         Distribution | None,
         Doc(
-            "of a closed loop: its acknowledgement with what it did not send while it waited, as "
-            "HdrHistogram corrects for coordinated omission"
+            "of a closed loop that kept a constant schedule: its acknowledgement with what it did "
+            "not send while it waited, as HdrHistogram corrects for coordinated omission"
         ),
     ] = None
     parts: Annotated[
         Mapping[str, Distribution],
         Doc(
             "waiting (intended→sent), produce (sent→appended), commit (appended→visible), "
-            "fetch (visible→received), or commit+fetch where nobody watched; answer (sent→told)"
+            "fetch (visible→received), or commit+fetch without a watcher; answer (sent→reported)"
         ),
     ] = field(default_factory=dict)
     violation_share: Annotated[
@@ -138,11 +149,18 @@ class RunMetrics(Value):
         None
     )
     timely_mb_per_s: Annotated[
-        Estimate | None, Doc("values that arrived in it, once, within the objective's latency")
+        Estimate | None,
+        Doc(
+            "χ': values that arrived in it, once, within the objective's latency; without such a "
+            "limit none is late, and it is the goodput"
+        ),
     ] = None
+    kpi: Annotated[Kpi | None, Doc("γ and its terms; None: nothing was sent")] = None
     overhead_share: Annotated[
         Estimate | None,
-        Doc("of the bytes in produce requests, what is no value; negative: compression saved more"),
+        Doc(
+            "of the bytes in produce requests, what is not a value; negative: compression saved more"
+        ),
     ] = None
     steadiness: Annotated[
         Steadiness | None, Doc("whether latency is a property of the setting; None: not looked at")

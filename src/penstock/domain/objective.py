@@ -1,4 +1,4 @@
-"""What the owner of a stream wants of it."""
+"""The objective of a stream: limits on loss, duplication, latency and throughput."""
 
 from __future__ import annotations
 
@@ -21,16 +21,13 @@ class KpiWeights(Value):
     def __post_init__(self) -> None:
         super().__post_init__()
         total = self.bandwidth + self.throughput + self.no_loss + self.no_duplication
-        self.require(
-            math.isclose(total, 1, abs_tol=1e-9),
-            "no_duplication",
-            f"makes the four weights sum to {total:g}; they must sum to 1",
-        )
+        fix = f"makes the four weights sum to {total:g}; they must sum to 1"
+        self.require(math.isclose(total, 1, abs_tol=1e-9), "no_duplication", fix)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Objective(Value):
-    """Limits that a run meets or does not. What is absent does not matter to the owner."""
+    """Limits a run must meet. Omitted limits are not checked."""
 
     latency_ms: Annotated[
         float | None, Bound(gt=0), Doc("ζ: a message later than this is a violation")
@@ -40,5 +37,13 @@ class Objective(Value):
     ] = 0.01
     lost_share: Annotated[float | None, Bound(ge=0, le=1), Doc("P_l allowed")] = None
     duplicated_share: Annotated[float | None, Bound(ge=0, le=1), Doc("P_d allowed")] = None
-    throughput_mb_per_s: Annotated[float | None, Bound(gt=0), Doc("wanted, in 10⁶ bytes/s")] = None
+    throughput_mb_per_s: Annotated[
+        float | None, Bound(gt=0), Doc("at least this goodput, in 10⁶ bytes/s")
+    ] = None
     weights: KpiWeights = field(default_factory=KpiWeights)
+    bandwidth_mb_per_s: Annotated[
+        float | None, Bound(gt=0), Doc("of the producers' network together, for φ of the KPI")
+    ] = None
+    best_per_s: Annotated[
+        float | None, Bound(gt=0), Doc("best attainable messages/s, for μ of the KPI")
+    ] = None

@@ -1,4 +1,4 @@
-"""A run: one experiment that was carried out, and what explains it later."""
+"""A run: what was asked for (`RunSpec`) and the record of its execution (`Run`)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from penstock.domain.arrivals import RecordedArrivals
+from penstock.domain.client_kind import ProducerKind, plain_producer
 from penstock.domain.cluster import ClusterSpec, TopicSpec
 from penstock.domain.consumers import Consumers
 from penstock.domain.fault import Fault
-from penstock.domain.network import NetworkTrace
+from penstock.domain.network import NetworkProfile
 from penstock.domain.objective import Objective
 from penstock.domain.settings import ProducerSettings
 from penstock.domain.steadiness import Disturbance
@@ -19,33 +20,38 @@ from penstock.domain.warm_up import ClusterState, WarmUpLimits
 from penstock.domain.workload import Workload
 
 # Of the run directory. A directory of another format is refused, with its number.
-RUN_FORMAT = 1
+RUN_FORMAT = 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class Existing(Value):
-    """A cluster of the user's own. Nothing on it is changed but the topic of the run."""
+    """An existing cluster. Only the run's topic is modified."""
 
     bootstrap_servers: Annotated[str, Doc("HOST:PORT, …")]
     client_properties: Annotated[
-        str | None, Doc("a Kafka client.properties, for security; its content is kept nowhere")
+        str | None, Doc("a Kafka client.properties, for security; its content is never stored")
     ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Experiment(Value):
-    """Workload × settings × network × cluster, with the faults that strike meanwhile."""
+class RunSpec(Value):
+    """One run: workload, settings, network, cluster and faults."""
 
     name: Annotated[str, Doc("of the run; becomes part of its directory's name")]
     cluster: Annotated[ClusterSpec, Doc("a cluster made for this run")] = field(
         default_factory=ClusterSpec
     )
-    existing: Annotated[Existing | None, Doc("or one that is there already")] = None
+    existing: Annotated[Existing | None, Doc("or an existing cluster")] = None
     topic: TopicSpec
     workload: Workload
+    producer: Annotated[ProducerKind, Doc("what publishes the messages")] = field(
+        default_factory=plain_producer
+    )
     settings: ProducerSettings = field(default_factory=ProducerSettings)
     consumers: Consumers = field(default_factory=Consumers)
-    trace: Annotated[NetworkTrace | None, Doc("how the network changes meanwhile")] = None
+    network_profile: Annotated[
+        NetworkProfile | None, Doc("how the network changes during the run")
+    ] = None
     faults: Annotated[tuple[Fault, ...], Doc("times count from the end of the warm-up")] = ()
     objective: Objective | None = None
     warm_up_s: Annotated[
@@ -57,23 +63,23 @@ class Experiment(Value):
     steady: Annotated[
         bool,
         Doc(
-            "false: the load is meant to be more than the cluster can carry, or to change; then no "
-            "trend is reported. Faults and network traces need no mention"
+            "false: the load exceeds the capacity of the cluster, or changes, on purpose; trends are "
+            "then not reported. Not needed for faults and network profiles"
         ),
     ] = True
     timeliness_ms: Annotated[
-        float | None, Bound(gt=0), Doc("a message later than this is stale: of no use any more")
+        float | None,
+        Bound(gt=0),
+        Doc("a message persisted later than this after it was due is stale"),
     ] = None
     visibility: Annotated[
         Literal["auto", "on", "off"],
-        Doc(
-            "a reader beside the brokers that sees when messages become readable; costs a consumer"
-        ),
+        Doc("a reader next to the brokers records when messages become readable; costs a consumer"),
     ] = "auto"
     schedule_lag_ms: Annotated[
         float,
         Bound(gt=0),
-        Doc("the run is invalid if the generator itself is later than this (p99)"),
+        Doc("the run is invalid if the generator lags its schedule by more than this (p99)"),
     ] = 10.0
     seed: int = 1
 
@@ -91,12 +97,15 @@ class Experiment(Value):
         try:
             self.topic.check_fits(self.cluster.brokers)
         except FieldError as error:
-            raise FieldError(f"topic.{error.field}", error.value, error.fix) from None
+            raise FieldError(f"topic.{error.field}", error.value, error.rule) from None
 
     def _check_existing(self) -> None:
-        for field_name, given in (("faults", self.faults), ("trace", self.trace)):
+        for field_name, is_given in (
+            ("faults", self.faults),
+            ("network_profile", self.network_profile),
+        ):
             self.require(
-                not given,
+                not is_given,
                 field_name,
                 "cannot be used with `existing`: Penstock injects faults only into clusters that it started",
             )
@@ -124,7 +133,7 @@ class RunEvent(Value):
 
 @dataclass(frozen=True, kw_only=True)
 class ProducerReport(Value):
-    """What one producer process says of itself at its end."""
+    """The final report of a producer process."""
 
     producer: int
     scheduled: Annotated[int, Doc("messages that the schedule asked for")]
@@ -141,14 +150,18 @@ class ProducerReport(Value):
         float, Doc("cores that librdkafka's threads and the writing of the trace used")
     ] = 0.0
     retries: Annotated[int, Doc("requests sent again, by librdkafka's count")] = 0
+    control_markers: Annotated[
+        int, Doc("that its transactions left: one per transaction and partition")
+    ] = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumerReport(Value):
-    """What one consumer process says of itself at its end."""
+    """The final report of a consumer process."""
 
     consumer: int
-    received: int
+    received: Annotated[int, Doc("messages")]
+    records: Annotated[int, Doc("records, of which each may hold several messages")] = 0
     first_assigned_ns: Annotated[int | None, Doc("when it was first given partitions")] = None
     rebalances: int = 0
     cpu_s: float = 0.0
@@ -166,7 +179,7 @@ class ObserverCost(Value):
 
 @dataclass(frozen=True, kw_only=True)
 class Run(Value):
-    """An experiment that was carried out: what explains it later. `run.json` in its directory."""
+    """An executed run (`run.json`): spec, versions, machine, events, reports."""
 
     format: int = RUN_FORMAT
     id: str
@@ -177,7 +190,7 @@ class Run(Value):
     is_again: Annotated[
         bool, Doc("the first cell of a campaign once more, last: for drift, and in no other figure")
     ] = False
-    experiment: Experiment
+    spec: RunSpec
     status: Literal["complete", "failed", "interrupted"] = "complete"
     reason: Annotated[str, Doc("why it failed")] = ""
     invalid: Annotated[tuple[str, ...], Doc("why its figures must not be used")] = ()
@@ -203,26 +216,28 @@ class Run(Value):
     unreadable: Annotated[tuple[int, ...], Doc("partitions without a leader at the end")] = ()
     unread: Annotated[
         tuple[int, ...],
-        Doc("partitions with a leader that were not read to their end all the same"),
+        Doc("partitions with a leader, yet not read to the end"),
     ] = ()
 
     @property
     def disturbance(self) -> Disturbance | None:
-        """From when on the run was changed on purpose; None: never."""
-        experiment = self.experiment
-        if not experiment.steady:
-            return Disturbance(at_s=0.0, sentence="the scenario says so (`steady: false`)")
-        if isinstance(experiment.workload.arrivals, RecordedArrivals):
-            return Disturbance(at_s=0.0, sentence="its arrivals are a recording")
+        """The first planned change of the run, and when; None: there was none."""
+        spec = self.spec
+        if not spec.steady:
+            return Disturbance(at_s=0.0, sentence="steadiness is not judged (`steady: false`)")
+        if isinstance(spec.workload.arrivals, RecordedArrivals):
+            return Disturbance(
+                at_s=0.0, sentence="steadiness is not judged: arrivals are a recording"
+            )
         if self.events:
             first = min(self.events, key=lambda event: event.at_s)
             return Disturbance(
-                at_s=max(0.0, first.at_s), sentence=f"from {first.at_s:.3g} s on, {first.sentence}"
+                at_s=max(0.0, first.at_s), sentence=f"{first.sentence} at {first.at_s:.3g} s"
             )
         return None
 
     @property
     def coldness(self) -> str:
-        """Why the cluster must be taken for cold, in a sentence; empty if it was warm."""
+        """Why the cluster counts as cold, in a sentence; empty if it was warm."""
         warm_up = self.cluster_state.warm_up if self.cluster_state else None
         return warm_up.sentence if warm_up else ""

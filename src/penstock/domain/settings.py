@@ -1,4 +1,4 @@
-"""What a Kafka client configures, spelled as librdkafka spells it."""
+"""Producer settings, by librdkafka's names."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _ALIASES = {
 
 @dataclass(frozen=True, kw_only=True)
 class ProducerSettings(Value):
-    """The settings that Penstock reasons about; all others pass through in `other`.
+    """Producer settings; other properties are passed to librdkafka.
 
-    Absent means librdkafka's own default, so that what is written down is what was decided.
+    Omitted settings have librdkafka's defaults, so the file shows only what was decided.
     """
 
     rest = "other"
@@ -35,7 +35,7 @@ class ProducerSettings(Value):
     acks: Annotated[
         Literal["0", "1", "all"] | None,
         Also(((0, "0"), (1, "1"), (-1, "all"), ("-1", "all"))),
-        Doc("acks: who must have it before it counts as sent"),
+        Doc("acks: replicas that must have a message before it is acknowledged"),
     ] = None
     batch_num_messages: Annotated[
         int | None, Bound(ge=1, le=1_000_000), Doc("batch.num.messages")
@@ -43,7 +43,7 @@ class ProducerSettings(Value):
     batch_size: Annotated[int | None, Bound(ge=1), Doc("batch.size in bytes")] = None
     linger_ms: Annotated[float | None, Bound(ge=0, le=900_000), Doc("linger.ms")] = None
     message_timeout_ms: Annotated[
-        int | None, Bound(ge=0), Doc("message.timeout.ms; 0 is for ever")
+        int | None, Bound(ge=0), Doc("message.timeout.ms; 0: no limit")
     ] = None
     request_timeout_ms: Annotated[
         int | None, Bound(ge=1, le=900_000), Doc("request.timeout.ms")
@@ -60,16 +60,10 @@ class ProducerSettings(Value):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require(
-            not (self.enable_idempotence and self.acks in ("0", "1")),
-            "acks",
-            "must be all with enable.idempotence",
-        )
-        self.require(
-            not (self.enable_idempotence and (self.in_flight or 0) > 5),
-            "in_flight",
-            "must be at most 5 with enable.idempotence",
-        )
+        if self.enable_idempotence:
+            with_it = "with enable.idempotence"
+            self.require(self.acks not in ("0", "1"), "acks", f"must be all {with_it}")
+            self.require((self.in_flight or 0) <= 5, "in_flight", f"must be at most 5 {with_it}")
         for name in self.other:
             _check_other(name, self.other[name])
 
@@ -109,11 +103,11 @@ _FIELDS = {kafka_name(f.name): f.name for f in fields(ProducerSettings) if f.nam
 
 
 def _check_other(name: str, value: object) -> None:
-    """A property that was meant to be one of the fields, or must not lie in a spec, is refused."""
+    """Refuse a property that is misspelled or a secret."""
     dotted = name.replace("_", ".")
     meant = _ALIASES.get(dotted, dotted)
     if is_secret(name):
-        fix = "is a secret: put it in a client.properties file, since settings are kept with runs"
+        fix = "is a secret: put it in a client.properties file, since settings are stored with runs"
         raise FieldError(f"other.{name}", "[hidden]", fix)
     if meant in _FIELDS:
         raise FieldError(f"other.{name}", value, f"belongs to '{meant}': use that name")

@@ -1,4 +1,4 @@
-"""Whether a run was steady: only then are its times those of its setting."""
+"""Steadiness of a run: only a steady run's times describe its setting."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ State = Literal["steady", "unsteady", "changed on purpose", "not tested"]
 
 @dataclass(frozen=True, kw_only=True)
 class Disturbance(Value):
-    """From when on a run was changed on purpose, and by what."""
+    """The first planned change of a run: when, and what."""
 
     at_s: float
     sentence: str
@@ -24,9 +24,7 @@ class Steadiness(Value):
 
     state: Annotated[
         State,
-        Doc(
-            "changed on purpose: by a fault, a network trace, or the load that the scenario asks for"
-        ),
+        Doc("changed on purpose: by a fault, a network profile, or the load of the scenario"),
     ]
     sentence: Annotated[str, Doc("why, with its numbers; empty if steady")] = ""
     judged_s: Annotated[float, Doc("how much of the measured time the test looked at")] = 0.0

@@ -1,21 +1,37 @@
-"""The base of every word in the vocabulary: a frozen dataclass that refuses impossible values.
+"""The base class of the vocabulary: a frozen dataclass that refuses impossible values.
 
 A field may carry a `Bound` (its range) and a `Doc` (one line for people and for the JSON schema):
 
     delay_ms: Annotated[float, Bound(ge=0), Doc("one way")]
 
 Both are read from the annotation, so a value is checked however it was made (from a file or in
-Python) and the schema an editor completes from says the same thing. Not a parser: see
-`penstock.specs` for files.
+Python) and the schema an editor completes from says the same thing. So is the type, see
+`penstock.domain.fitting`. Not a parser: see `penstock.specs.loader` for files.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from difflib import get_close_matches
 from functools import cache
-from typing import Annotated, Any, ClassVar, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    NamedTuple,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from penstock.domain import plugins
+from penstock.domain.errors import BadInput
+from penstock.domain.fitting import Fit, Unfit, exact_types, fit_of
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -28,7 +44,7 @@ class Bound:
     lt: float | None = None
 
     def problem(self, number: float) -> str | None:
-        """What is wrong with `number`, or None."""
+        """Why `number` is out of range, or None."""
         if isinstance(number, float) and not math.isfinite(number):
             return "must be a finite number"
         if self.ge is not None and number < self.ge:
@@ -51,20 +67,33 @@ class Doc:
 
 @dataclass(frozen=True)
 class Also:
-    """Other spellings that files may use for a field, each with what it means."""
+    """Other spellings of a field, in files and in Python, each with what it means."""
 
     # Pairs, since an annotation must be hashable.
     spellings: tuple[tuple[str | int, str], ...]
 
+    def meant(self, value: Any) -> Any:
+        """What `value` is another spelling of, or `value`."""
+        return next(
+            (to for s, to in self.spellings if type(s) is type(value) and s == value), value
+        )
 
-class FieldError(ValueError):
-    """A field whose value cannot be: says the field, the value and what would be right."""
 
-    def __init__(self, field: str, value: object, fix: str) -> None:
-        super().__init__(f"{field}: {value!r} {fix}")
+@dataclass(frozen=True)
+class Choice:
+    """The field is the name of a plug-in of this group (`penstock.domain.plugins`)."""
+
+    group: str
+
+
+class FieldError(BadInput, ValueError):
+    """An invalid field: its name, its value and the rule that it breaks, which is also the fix."""
+
+    def __init__(self, field: str, value: object, rule: str) -> None:
+        super().__init__(f"{field}: {value!r} {rule}")
         self.field = field
         self.value = value
-        self.fix = fix
+        self.rule = rule
 
 
 def field_types(cls: type) -> dict[str, tuple[Any, tuple[Any, ...]]]:
@@ -75,28 +104,62 @@ def field_types(cls: type) -> dict[str, tuple[Any, tuple[Any, ...]]]:
 @cache
 def _field_types(cls: type) -> dict[str, tuple[Any, tuple[Any, ...]]]:
     hints = get_type_hints(cls, include_extras=True)
-    result: dict[str, tuple[Any, tuple[Any, ...]]] = {}
+    types: dict[str, tuple[Any, tuple[Any, ...]]] = {}
     for field in fields(cls):
         hint = hints[field.name]
-        if get_origin(hint) is Annotated:
-            bare, *notes = get_args(hint)
-            result[field.name] = (bare, tuple(notes))
-        else:
-            result[field.name] = (hint, ())
-    return result
+        bare, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+        types[field.name] = (bare, tuple(notes))
+    return types
+
+
+class _Check(NamedTuple):
+    """How a field is checked."""
+
+    field: str
+    exact: frozenset[type]  # values of these types fit without a look
+    fit: Fit | None
+    notes: tuple[Bound | Choice, ...]
+
+
+@cache
+def _checks(cls: Any) -> tuple[_Check, ...]:
+    return tuple(
+        _Check(
+            name,
+            exact_types(kind),
+            _fit(kind, notes) if cls.checks_types else None,
+            tuple(note for note in notes if isinstance(note, (Bound, Choice))),
+        )
+        for name, (kind, notes) in field_types(cls).items()
+    )
+
+
+def _fit(kind: Any, notes: tuple[Any, ...]) -> Fit | None:
+    fit = fit_of(kind)
+    also = next((note for note in notes if isinstance(note, Also)), None)
+    return fit if fit is None or also is None else lambda value: fit(also.meant(value))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Value:
-    """A frozen dataclass whose bounded fields were checked when it was made."""
+    """A frozen dataclass whose fields were checked when it was made: their types and bounds.
+
+    A list where a tuple is wanted becomes one.
+    """
 
     # A word that comes in several kinds (a delay, a fault) is an abstract Value; each kind is a
     # subclass with its name here, and files say `kind: NAME`.
     kind: ClassVar[str | None] = None
 
+    # The group of plug-ins that has these subclasses; without, they are those that are imported.
+    plugin_group: ClassVar[str | None] = None
+
     # The field (a mapping) that takes whatever a file says beyond the other fields, if there is
     # one; without, an unknown name in a file is a mistake.
     rest: ClassVar[str | None] = None
+
+    # Only bounds are checked if this is False: for values that Penstock itself makes by the million.
+    checks_types: ClassVar[bool] = True
 
     @classmethod
     def file_name(cls, field: str) -> str:
@@ -109,33 +172,71 @@ class Value:
         return data
 
     def __post_init__(self) -> None:
-        for name, (_, notes) in field_types(type(self)).items():
-            number = getattr(self, name)
-            if isinstance(number, bool) or not isinstance(number, (int, float)):
-                continue
+        own: Any = type(self)
+        for name, exact, fit, notes in _checks(own):
+            value = getattr(self, name)
+            if type(value) not in exact and fit is not None:
+                try:
+                    fitting = fit(value)
+                except Unfit as error:
+                    rule = f"must be {error.expected}{error.advice}"
+                    raise FieldError(f"{name}{error.path}", error.shown, rule) from None
+                if fitting is not value:
+                    object.__setattr__(self, name, fitting)
             for note in notes:
-                if isinstance(note, Bound) and (problem := note.problem(number)):
-                    raise FieldError(name, number, problem)
+                if problem := problem_of(value, note):
+                    raise FieldError(name, value, problem)
 
-    def require(self, condition: bool, field: str, fix: str) -> None:
+    def require(self, condition: bool, field: str, rule: str) -> None:
         """Raise a `FieldError` for `field` unless `condition` holds."""
         if not condition:
-            raise FieldError(field, getattr(self, field), fix)
+            raise FieldError(field, getattr(self, field), rule)
+
+
+def several(argument: str, values: Iterable[T]) -> tuple[T, ...]:
+    """An argument that takes several: one text or path is refused, not taken letter by letter."""
+    if isinstance(values, Iterable) and not isinstance(values, (str, bytes)):
+        return tuple(values)
+    shown = str(values)
+    raise FieldError(argument, shown, f"must be a list: write [{shown!r}]")
+
+
+def problem_of(value: object, note: object) -> str | None:
+    """What an annotation has against a value, or None."""
+    match note:
+        case Bound() if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return note.problem(value)
+        case Choice() if isinstance(value, str) and plugins.find(note.group, value) is None:
+            return unknown_choice(value, plugins.names(note.group))
+    return None
+
+
+def unknown_choice(value: object, choices: Sequence[str]) -> str:
+    """What to do instead of a choice that does not exist."""
+    close = get_close_matches(str(value), choices, n=1)
+    hint = f" (did you mean '{close[0]}'?)" if close else ""
+    return f"is unknown; use one of {', '.join(choices)}{hint}"
 
 
 def kinds(word: type[Value]) -> dict[str, type[Value]]:
-    """The kinds of an abstract word, by name, as far as their modules are imported."""
-    found: dict[str, type[Value]] = {}
-    for subclass in word.__subclasses__():
-        # Of its own: a kind refined by a subclass is still one kind.
-        if name := vars(subclass).get("kind"):
-            found[name] = subclass
-        found.update(kinds(subclass))
-    return dict(sorted(found.items()))
+    """The kinds of an abstract class, by name."""
+    return plugins.every(word.plugin_group) if word.plugin_group else plugins.below(word)
+
+
+def kind_names(word: type[Value]) -> list[str]:
+    """Their names, without loading other packages."""
+    return plugins.names(word.plugin_group) if word.plugin_group else list(plugins.below(word))
+
+
+def kind_of(word: type[Value], name: str) -> type[Value] | None:
+    """The kind of that name, or None."""
+    kind: type[Value] | None = (
+        plugins.find(word.plugin_group, name)
+        if word.plugin_group
+        else plugins.below(word).get(name)
+    )
+    return kind
 
 
 Share = Annotated[float, Bound(ge=0, le=1)]
-NonNegative = Annotated[float, Bound(ge=0)]
-Positive = Annotated[float, Bound(gt=0)]
 Count = Annotated[int, Bound(ge=0)]
-PositiveCount = Annotated[int, Bound(ge=1)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -26,7 +26,7 @@ class Judgement(Value):
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict(Value):
-    """All limits of one run. Without an objective there is nothing to judge, and it is met."""
+    """All limits of one run. A run without an objective meets it."""
 
     is_met: bool
     is_judged: Annotated[
@@ -37,7 +37,7 @@ class Verdict(Value):
 
     @property
     def has_limits(self) -> bool:
-        """Whether there was something to judge the run by."""
+        """Whether the run has limits to judge."""
         return bool(self.judgements) or not self.is_judged
 
 
@@ -45,25 +45,19 @@ def judge(objective: Objective | None, metrics: RunMetrics, invalid: tuple[str, 
     """Whether the run meets every limit. An invalid run meets none, and one that was not steady is
     not judged: their figures do not describe the setting."""
     if objective is None:
-        return Verdict(is_met=True, sentence="There is no objective to meet.")
+        return Verdict(is_met=True, sentence="The scenario has no objective.")
     judgements = tuple(_judgements(objective, metrics))
+    is_invalid = f"The run is invalid: {invalid[0]}." if invalid else ""
     if judgements and (reason := metrics.unsteadiness):
-        sentence = f"The objective is not judged: {reason}."
-        if invalid:
-            sentence = f"The run is invalid: {invalid[0]}."
+        sentence = is_invalid or f"The objective is not judged: {reason}."
         return Verdict(is_met=False, is_judged=False, sentence=sentence)
-    missed = [j for j in judgements if not j.is_met]
     if not metrics.counts.sent:
-        return Verdict(
-            is_met=False, judgements=judgements, sentence="Nothing was sent to judge by."
-        )
-    if invalid:
-        sentence = f"The run is invalid: {invalid[0]}."
-    elif missed:
-        sentence = "The objective is not met: " + "; ".join(_shown(j) for j in missed) + "."
-    else:
-        sentence = "The objective is met."
-    return Verdict(is_met=not missed and not invalid, judgements=judgements, sentence=sentence)
+        sentence = "Nothing was sent, so nothing can be judged."
+        return Verdict(is_met=False, judgements=judgements, sentence=sentence)
+    missed = "; ".join(_text(j) for j in judgements if not j.is_met)
+    sentence = f"The objective is not met: {missed}." if missed else "The objective is met."
+    is_met = not missed and not invalid
+    return Verdict(is_met=is_met, judgements=judgements, sentence=is_invalid or sentence)
 
 
 def _judgements(objective: Objective, metrics: RunMetrics) -> Iterator[Judgement]:
@@ -74,33 +68,28 @@ def _judgements(objective: Objective, metrics: RunMetrics) -> Iterator[Judgement
     if (limit_ms := objective.latency_ms) is not None:
         measured = metrics.violation_share.get(f"{limit_ms:g}")
         yield _at_most(f"share later than {limit_ms:g} ms", objective.violation_share, measured)
-    if (wanted := objective.throughput_mb_per_s) is not None:
-        yield _at_least("goodput_mb_per_s", wanted, metrics.goodput_mb_per_s)
+    if (least := objective.throughput_mb_per_s) is not None:
+        yield _at_least("goodput_mb_per_s", least, metrics.goodput_mb_per_s)
 
 
 def _at_most(name: str, limit: float, estimate: Estimate | None) -> Judgement:
-    if estimate is None:  # nothing arrived at all
-        return Judgement(name=name, limit=limit, measured=None, is_met=False)
-    is_met = estimate.value <= limit
-    side = estimate.high if is_met else estimate.low
-    certain = side is not None and (side <= limit) == is_met
-    return _judgement(name, limit, estimate, is_met, certain)
+    return _judgement(name, limit, estimate, lambda number: number <= limit)
 
 
 def _at_least(name: str, limit: float, estimate: Estimate | None) -> Judgement:
-    if estimate is None:
-        return Judgement(name=name, limit=limit, measured=None, is_met=False)
     # A schedule of exactly the wanted rate is met by what it sends, which the last millisecond
     # of a run may round down.
-    is_met = estimate.value >= limit * 0.999
-    side = estimate.low if is_met else estimate.high
-    certain = side is not None and (side >= limit * 0.999) == is_met
-    return _judgement(name, limit, estimate, is_met, certain)
+    return _judgement(name, limit, estimate, lambda number: number >= limit * 0.999)
 
 
 def _judgement(
-    name: str, limit: float, estimate: Estimate, is_met: bool, is_certain: bool
+    name: str, limit: float, estimate: Estimate | None, meets: Callable[[float], bool]
 ) -> Judgement:
+    if estimate is None:  # nothing arrived at all
+        return Judgement(name=name, limit=limit, measured=None, is_met=False)
+    is_met = meets(estimate.value)
+    ends = [end for end in (estimate.low, estimate.high) if end is not None]
+    is_certain = len(ends) == 2 and all(meets(end) == is_met for end in ends)
     return Judgement(
         name=name,
         limit=limit,
@@ -112,6 +101,6 @@ def _judgement(
     )
 
 
-def _shown(judgement: Judgement) -> str:
+def _text(judgement: Judgement) -> str:
     measured = "nothing arrived" if judgement.measured is None else f"{judgement.measured:.4g}"
     return f"{judgement.name} {measured} against {judgement.limit:g}"

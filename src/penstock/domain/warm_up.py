@@ -1,4 +1,4 @@
-"""Warming a cluster up before it is measured: with which requests, for how long, what came of it.
+"""Warm-up of a cluster before it is measured: kind of requests, limits, result.
 
 A broker's first minute is Java's compiler at work: on two cores a request costs over thirty times
 what it costs a minute later. What was measured then says nothing about the setting.
@@ -17,7 +17,7 @@ _ALIKE = 4.0
 
 @dataclass(frozen=True, kw_only=True)
 class WarmUpLimits(Value):
-    """How far warming a cluster may go."""
+    """Limits of the warm-up of a cluster."""
 
     limit_s: Annotated[
         float,
@@ -32,8 +32,8 @@ class WarmUpLimits(Value):
         float | None,
         Bound(gt=0),
         Doc(
-            "most messages/s of the warm-up. Without it a testbed is warmed as fast as it can; a "
-            "cluster of your own is not warmed beyond the load of the run itself"
+            "highest rate of the warm-up. Without it a testbed is warmed at full speed; an existing "
+            "cluster is only warmed by the load of the run itself"
         ),
     ] = None
 
@@ -78,7 +78,7 @@ class RequestKind(Value):
 
 @dataclass(frozen=True, kw_only=True)
 class WarmUp(Value):
-    """What warming a cluster up came to."""
+    """The result of warming a cluster up."""
 
     state: Annotated[
         Literal["warm", "still warming up", "not warmed up"],
@@ -96,14 +96,13 @@ class WarmUp(Value):
     ] = None
     cpu_ms_per_request: Annotated[float | None, Doc("and in its last seconds")] = None
     run_cpu_ms_per_request: Annotated[
-        float | None,
-        Doc("the same in the last seconds of step 2, under the run's own load"),
+        float | None, Doc("the same in the last seconds of step 2, under the run's own load")
     ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterState(Value):
-    """How far a cluster was from its start when the measured time began, after the warm-up."""
+    """State of a cluster at the start of the measured time, after the warm-up."""
 
     age_s: Annotated[
         float | None, Doc("since its youngest broker was started; None where it cannot be seen")

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from penstock.domain.metrics import Estimate
-from penstock.report.figures import Figure, count_of, figures, part_names
-from penstock.report.shown import Side
+from penstock.report.figures import count_of, figures, part_names
+from penstock.report.reported_run import Side
 
 # Okabe and Ito's colours that all eyes tell apart; without black and yellow, which vanish on one of
 # the two backgrounds. The seventh and eighth are told apart by their lightness.
@@ -34,11 +34,12 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart and its description for those who do not see it."""
+    """A chart and its text alternative."""
 
     id: str
     description: str
     figure: Json
+    title: str = ""  # where the charts of a section need one each
     # Whether the page draws only the sides that were chosen, if there are more than colours.
     is_choice: bool = False
 
@@ -50,7 +51,7 @@ def points(sides: Sequence[Side], per_run: int = 1) -> int:
 
 
 def line(place: int, is_first: bool = True, **more: Any) -> Json:
-    """The line of a side; its repeats are thinner, so that one sees they belong together."""
+    """The line of a side; its repeats are thinner, to show that they belong together."""
     return {
         "color": PALETTE[place % MOST_LINES],
         "dash": DASHES[place % MOST_LINES],
@@ -66,12 +67,12 @@ def rounded(values: Sequence[float | None] | Any) -> list[float | None]:
 
 def log_ticks(traces: Sequence[Json], wide: float = 1e3) -> Json:
     """Plain numbers, never 10⁻¹: 1, 2, 5, 10, …, and from a ratio of `wide` on only decades."""
-    found = [y for trace in traces for y in trace["y"] if y]
-    if not found:
+    drawn = [y for trace in traces for y in trace["y"] if y]
+    if not drawn:
         return {}
-    steps = (1,) if max(found) / min(found) > wide else (1, 2, 5)
+    steps = (1,) if max(drawn) / min(drawn) > wide else (1, 2, 5)
     values = [s * 10.0**k for k in range(-4, 8) for s in steps]
-    values = [v for v in values if min(found) / 3 < v < max(found) * 3]
+    values = [v for v in values if min(drawn) / 3 < v < max(drawn) * 3]
     return {"tickvals": values, "ticktext": [f"{v:,.10g}" for v in values]}
 
 
@@ -87,9 +88,14 @@ def error_bars(estimates: Sequence[Estimate]) -> Json:
     }
 
 
+def annotation(x: float, y: float, text: str, **more: Any) -> Json:
+    """A text that stands on a point of the chart."""
+    return {"x": x, "y": y, "yanchor": "bottom", "text": text, "showarrow": False, **more}
+
+
 # --- message states ------------------------------------------------------------------------------
 
-# (title, colour, pattern): the pattern says the same to whom the colour does not.
+# (title, colour, pattern): the pattern is for readers who cannot tell the colours apart.
 _STATES = (
     ("delivered once", "#009E73", ""),
     ("duplicated", "#E69F00", "x"),
@@ -101,32 +107,25 @@ _STATES = (
 def message_states(sides: Sequence[Side]) -> Chart | None:
     """A bar per side: every message in exactly one state; beside it only what went wrong."""
     shares = [_state_shares(side) for side in sides]
-    if not any(sum(each) for each in shares):
+    if not any(sum(run_shares) for run_shares in shares):
         return None
-    has_wrong = any(sum(each[1:]) for each in shares)
+    has_wrong = any(sum(run_shares[1:]) for run_shares in shares)
     labels = _bar_labels(sides)
     traces: list[Json] = []
     for i, (title, colour, pattern) in enumerate(_STATES):
-        values = [each[i] for each in shares]
+        values = [run_shares[i] for run_shares in shares]
         if i and not any(values):
             continue
         bar = _bar(title, colour, labels, rounded([100 * v for v in values]), pattern)
         traces.append({**bar, "xaxis": "x"})
         if i:
             traces.append({**bar, "xaxis": "x2", "showlegend": False})
-    layout: Json = {
-        "barmode": "stack",
-        "showlegend": True,
-        "height": _bars_height(len(sides)),
-        "xaxis": {
-            "title": {"text": "% of messages sent"},
-            "range": [0, 100],
-            "domain": [0, 0.56] if has_wrong else [0, 1],
-        },
-        "yaxis": {"autorange": "reversed"},
-        "meta": {"label": max(map(len, labels))},
-        "hovermode": "closest",
+    x_axis = {
+        "title": {"text": "% of messages sent"},
+        "range": [0, 100],
+        "domain": [0, 0.56] if has_wrong else [0, 1],
     }
+    layout = {**_bars_layout(labels, x_axis), "showlegend": True}
     if has_wrong:
         layout["xaxis2"] = {
             "title": {"text": "only what went wrong, %"},
@@ -144,7 +143,7 @@ def message_states(sides: Sequence[Side]) -> Chart | None:
 
 def _state_shares(side: Side) -> tuple[float, ...]:
     def total(name: str) -> int:
-        return sum(count_of(shown.metrics.counts, name) for shown in side.used)
+        return sum(count_of(reported.metrics.counts, name) for reported in side.used)
 
     sent = total("sent")
     if not sent:
@@ -169,31 +168,23 @@ def latency_parts(sides: Sequence[Side]) -> Chart | None:
     """Where the time went, on average: means add up to the latency, percentiles would not."""
     # A run that was not steady has no means to show.
     sides = [side for side in sides if side.steady]
-    metrics = [shown.metrics for side in sides for shown in side.used]
+    metrics = [reported.metrics for side in sides for reported in side.used]
     present = [name for name in part_names(metrics) if name in _PART_COLOURS]
     if not present:
         return None
-    found = {f.name: f for f in figures(metrics)}
+    by_name = {f.name: f for f in figures(metrics)}
     labels = _bar_labels(sides)
     traces = []
     for name in present:
-        figure: Figure = found[f"parts.{name}.mean_ms"]
-        estimates = [side.estimate(figure) for side in sides]
+        estimates = [side.estimate(by_name[f"parts.{name}.mean_ms"]) for side in sides]
         values = rounded([None if e is None else e.value for e in estimates])
         traces.append(_bar(name, _PART_COLOURS[name], labels, values, "", "ms"))
-    layout = {
-        "barmode": "stack",
-        "height": _bars_height(len(sides)),
-        "xaxis": {"title": {"text": "mean, ms"}, "rangemode": "tozero"},
-        "yaxis": {"autorange": "reversed"},
-        "meta": {"label": max(map(len, labels))},
-        "hovermode": "closest",
-    }
+    x_axis = {"title": {"text": "mean, ms"}, "rangemode": "tozero"}
     return Chart(
         "parts",
         f"Parts of the mean latency: a stacked bar per run of {', '.join(present)}. "
         "The table below has the figures.",
-        {"data": traces, "layout": layout},
+        {"data": traces, "layout": _bars_layout(labels, x_axis)},
     )
 
 
@@ -225,5 +216,13 @@ def _bar_labels(sides: Sequence[Side]) -> list[str]:
     ]
 
 
-def _bars_height(bars: int) -> int:
-    return 130 + max(46 * min(bars, 2), 22 * bars)
+def _bars_layout(labels: Sequence[str], x_axis: Json) -> Json:
+    bars = len(labels)
+    return {
+        "barmode": "stack",
+        "height": 130 + max(46 * min(bars, 2), 22 * bars),
+        "xaxis": x_axis,
+        "yaxis": {"autorange": "reversed"},
+        "meta": {"label": max(map(len, labels))},
+        "hovermode": "closest",
+    }

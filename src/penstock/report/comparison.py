@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 from penstock.domain.errors import BadInput
 from penstock.domain.metrics import Estimate
-from penstock.measure.batch_means import CONFIDENCE
-from penstock.measure.batch_means import compare as difference_of
-from penstock.report import numbers
+from penstock.report import formatting
 from penstock.report.figures import Figure, figures
-from penstock.report.shown import Shown, Side, sides
+from penstock.report.reported_run import ReportedRun, Side, sides
+from penstock.stats.batch_means import CONFIDENCE
+from penstock.stats.batch_means import compare as difference_of
 
 # A sentence per side is read up to here; of more sides the sentence gives the ranges.
 _SIDES_IN_A_SENTENCE = 4
@@ -33,7 +33,7 @@ class Measured:
     ratio: float | None = None
     exceeds_noise: bool = False
     # Whether there was enough to tell: both have intervals, neither side is invalid, and if there
-    # is no difference beyond the noise, one from nothing to the larger would have been one.
+    # is not a difference beyond the noise, one from nothing to the larger would have been one.
     is_judged: bool = False
     # Why there is no estimate, although the runs of this side have the figure.
     withheld: str = ""
@@ -62,7 +62,7 @@ class ComparedSide:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All figures of all sides against the first side, and what it comes to in a sentence."""
+    """All figures of all sides against the first side, with a summary in one sentence."""
 
     sides: tuple[ComparedSide, ...]
     rows: tuple[Row, ...]
@@ -74,70 +74,56 @@ class Comparison:
         return self.sides[0].label
 
 
-def compare(runs: Sequence[Shown]) -> Comparison:
+def compare(runs: Sequence[ReportedRun]) -> Comparison:
     """The first run (with its repeats) is the base. At least two must be left after grouping."""
-    found = sides(runs)
-    if len(found) < 2:
+    all_sides = sides(runs)
+    if len(all_sides) < 2:
         raise BadInput(
-            "there is nothing to compare: it takes two runs that are not repeats of each other",
-            "name another run, or campaign, after this one",
+            "need at least two runs that are not repeats of each other",
+            "add another run or campaign",
         )
-    metrics = [shown.metrics for side in found for shown in side.runs]
-    rows = tuple(_row(figure, found) for figure in figures(metrics))
+    metrics = [reported.metrics for side in all_sides for reported in side.runs]
+    rows = tuple(_row(figure, all_sides) for figure in figures(metrics))
     compared = tuple(
-        ComparedSide(s.label, tuple(shown.label for shown in s.runs), s.problems, s.unsteadiness)
-        for s in found
+        ComparedSide(s.label, tuple(run.label for run in s.runs), s.problems, s.unsteadiness)
+        for s in all_sides
     )
-    return Comparison(
-        sides=compared,
-        rows=rows,
-        sentence=_sentence(compared, rows),
-        notes=tuple(_notes(found, rows)),
-    )
+    return Comparison(compared, rows, _sentence(compared, rows), tuple(_notes(all_sides, rows)))
 
 
-def _row(figure: Figure, found: Sequence[Side]) -> Row:
-    base, *others = found
+def _row(figure: Figure, compared: Sequence[Side]) -> Row:
+    base = compared[0]
     old = base.estimate(figure)
-    is_usable = not base.problems
-    values = [
-        Measured(old),
-        *(_measured(old, s.estimate(figure), is_usable and not s.problems) for s in others),
-    ]
-    slim = tuple(
-        replace(
-            value,
-            estimate=_without_batches(value.estimate),
-            withheld=numbers.NOT_STEADY if side.withholds(figure) else "",
-        )
-        for value, side in zip(values, found, strict=True)
-    )
-    return Row(figure.name, figure.title, figure.unit, figure.is_key, slim)
-
-
-def _without_batches(estimate: Estimate | None) -> Estimate | None:
-    """What they were for is done, and they would be nine tenths of the JSON."""
-    return None if estimate is None else replace(estimate, batches=())
+    values = []
+    for side in compared:
+        is_usable = not base.problems and not side.problems
+        measured = _measured(None if side is base else old, side.estimate(figure), is_usable)
+        withheld = formatting.NOT_STEADY if side.withholds(figure) else ""
+        values.append(replace(measured, withheld=withheld))
+    return Row(figure.name, figure.title, figure.unit, figure.is_key, tuple(values))
 
 
 def _measured(old: Estimate | None, new: Estimate | None, is_usable: bool) -> Measured:
+    # What the batches were for is done, and they would be nine tenths of the JSON.
+    slim = None if new is None else replace(new, batches=())
     if old is None or new is None:
-        return Measured(new)
+        return Measured(slim)
     ratio = new.value / old.value if old.value > 0 else None
+    change = difference_of(old, new)
     if not is_usable:
-        return Measured(new, difference=new.value - old.value, ratio=ratio)
-    found = difference_of(old, new)
-    half_width = None if found.low is None or found.high is None else (found.high - found.low) / 2
-    larger = max(abs(old.value), abs(new.value))
+        return Measured(slim, difference=change.difference, ratio=ratio)
+    is_judged = False
+    if change.low is not None and change.high is not None:
+        is_narrow = (change.high - change.low) / 2 <= max(abs(old.value), abs(new.value))
+        is_judged = change.exceeds_noise or change.difference == 0 or is_narrow
     return Measured(
-        new,
-        difference=found.difference,
-        low=found.low,
-        high=found.high,
+        slim,
+        difference=change.difference,
+        low=change.low,
+        high=change.high,
         ratio=ratio,
-        exceeds_noise=found.exceeds_noise,
-        is_judged=half_width is not None
-        and (found.exceeds_noise or found.difference == 0 or half_width <= larger),
+        exceeds_noise=change.exceeds_noise,
+        is_judged=is_judged,
     )
 
 
@@ -151,7 +137,7 @@ def _sentence(compared: Sequence[ComparedSide], rows: Sequence[Row]) -> str:
     if base.problems:
         return f"{base.label} cannot be the base: {base.problems[0]}."
     if not keys:
-        return "Nothing was sent in these runs: there is nothing to compare."
+        return "Nothing was sent in these runs, so there is nothing to compare."
     if len(others) > _SIDES_IN_A_SENTENCE:
         return _ranges(base, others, keys)
     return " ".join(
@@ -164,7 +150,7 @@ def _differences(
     base: ComparedSide, side: ComparedSide, place: int, keys: Sequence[Row], broken: Row | None
 ) -> str:
     if side.problems:
-        return f"not compared, since {side.problems[0]}"
+        return f"not compared: {side.problems[0]}"
     beyond, within, unknown, absent, unsteady = [], [], [], [], []
     for row in keys:
         measured, old = row.values[place], row.values[0].estimate
@@ -179,22 +165,20 @@ def _differences(
         else:
             within.append(row.title)
     parts = [", ".join(beyond)] if beyond else []
-    if within:
-        parts.append(f"{numbers.listed(within)}: no difference beyond the noise")
-    if unknown:
-        parts.append(f"{numbers.listed(unknown)}: too little to tell")
-    if absent:
-        parts.append(f"{numbers.listed(absent)}: not measured on both sides")
-    if unsteady:
-        culprit = side if side.unsteadiness else base
-        parts.append(
-            f"{numbers.listed(unsteady)}: not compared, since {culprit.label} was not steady: "
-            f"{culprit.unsteadiness}"
-        )
+    culprit = side if side.unsteadiness else base
+    not_steady = f"not compared, since {culprit.label} was not steady: {culprit.unsteadiness}"
+    for titles, what in (
+        (within, "no difference beyond the noise"),
+        (unknown, "too little to tell"),
+        (absent, "not measured on both sides"),
+        (unsteady, not_steady),
+    ):
+        if titles:
+            parts.append(f"{formatting.listed(titles)}: {what}")
     if broken is not None:
         old, new = (broken.values[i].estimate for i in (0, place))
         if old and new and (old.value or new.value):
-            texts = [numbers.quantity(e.value, broken.unit) for e in (new, old)]
+            texts = [formatting.quantity(e.value, broken.unit) for e in (new, old)]
             parts.append(f"{broken.title}: {texts[0]} against {texts[1]}")
     return "; ".join(parts)
 
@@ -202,11 +186,11 @@ def _differences(
 def difference_text(row: Row, measured: Measured, old: Estimate | None) -> str:
     """+24 ms (×2.0)."""
     if measured.difference is None:
-        return numbers.NOTHING
-    text = numbers.difference(measured.difference, row.unit)
+        return formatting.NOTHING
+    text = formatting.difference(measured.difference, row.unit)
     if old is None or measured.estimate is None:
         return text
-    ratio = numbers.ratio(measured.estimate.value, old.value)
+    ratio = formatting.ratio(measured.estimate.value, old.value)
     return f"{text} ({ratio})" if ratio and measured.difference else text
 
 
@@ -221,10 +205,9 @@ def _ranges(base: ComparedSide, others: Sequence[ComparedSide], keys: Sequence[R
         if not beyond:
             texts.append(f"{row.title} in none")
             continue
-        ends = [
-            numbers.difference(end, row.unit) for end in dict.fromkeys((min(beyond), max(beyond)))
-        ]
-        texts.append(f"{row.title} in {len(beyond)} ({' to '.join(ends)})")
+        ends = dict.fromkeys((min(beyond), max(beyond)))
+        by = " to ".join(formatting.difference(end, row.unit) for end in ends)
+        texts.append(f"{row.title} in {len(beyond)} ({by})")
     left_out = sum(bool(side.problems) for side in others)
     more = f" {left_out} could not be used." if left_out else ""
     unsteady = [side for side in (base, *others) if side.unsteadiness and not side.problems]
@@ -240,20 +223,20 @@ def _ranges(base: ComparedSide, others: Sequence[ComparedSide], keys: Sequence[R
     )
 
 
-def _notes(found: Sequence[Side], rows: Sequence[Row]) -> Iterator[str]:
-    if all(len(side.used) > 1 and len(side.steady) != 1 for side in found):
+def _notes(compared: Sequence[Side], rows: Sequence[Row]) -> Iterator[str]:
+    if all(len(side.used) > 1 and len(side.steady) != 1 for side in compared):
         yield f"Noise is what varies from repeat to repeat ({_INTERVAL})."
     else:
         yield (
             f"Noise is what varies within a run ({_INTERVAL} from batch means) where there "
-            "are no repeats; what varies from run to run shows in repeats only."
+            "are no repeats: only repeats show what varies from run to run."
         )
-    left_out = [s.label for side in found for s in side.runs if s not in side.used]
+    left_out = [s.label for side in compared for s in side.runs if s not in side.used]
     if left_out:
-        yield f"Left out, since their figures cannot be used: {'; '.join(left_out)}."
-    unsteady = [s.label for side in found for s in side.used if s.unsteadiness]
+        yield f"Excluded because their figures cannot be used: {'; '.join(left_out)}."
+    unsteady = [s.label for side in compared for s in side.used if s.unsteadiness]
     if unsteady:
-        yield f"Left out of all times, since they were not steady: {'; '.join(unsteady)}."
+        yield f"Excluded from all times because they were not steady: {'; '.join(unsteady)}."
     judged = sum(measured.is_judged for row in rows for measured in row.values)
     if judged >= _MANY_DIFFERENCES:
         yield (

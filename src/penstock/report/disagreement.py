@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from penstock.measure import batch_means
-from penstock.report import numbers
-from penstock.report.figures import (
-    LOST_SHARE,
-    MEAN_LATENCY,
-    P50_LATENCY,
-    P99_LATENCY,
-    THROUGHPUT,
-    Figure,
-)
-from penstock.report.shown import Side
+from penstock.report import formatting
+from penstock.report.figures import LOST_SHARE, MEAN_LATENCY, P50_LATENCY, P99_LATENCY, THROUGHPUT
+from penstock.report.reported_run import Side
+from penstock.stats import batch_means
 
 _LOOKED_AT = (MEAN_LATENCY, P50_LATENCY, P99_LATENCY, THROUGHPUT, LOST_SHARE)
 
@@ -34,8 +27,8 @@ class Range:
     @property
     def text(self) -> str:
         """mean latency 14 to 1,875 ms."""
-        ends = numbers.bare(self.smallest, self.unit), numbers.quantity(self.largest, self.unit)
-        return f"{self.title} {ends[0]} to {ends[1]}"
+        smallest = formatting.bare(self.smallest, self.unit)
+        return f"{self.title} {smallest} to {formatting.quantity(self.largest, self.unit)}"
 
 
 @dataclass(frozen=True)
@@ -50,27 +43,22 @@ class Disagreement:
 
 def disagreements(sides: Sequence[Side]) -> tuple[Disagreement, ...]:
     """One for each side whose repeats disagree. Times are those of steady runs."""
-    found = []
+    disagreeing = []
     repeated = [side for side in sides if not side.problems and len(side.used) > 1]
     for side in repeated:
-        looked_at = [_range(side, figure, len(repeated)) for figure in _LOOKED_AT]
-        ranges = tuple(r for r in looked_at if r is not None)
+        ranges = tuple(_ranges(side, len(repeated)))
         if ranges:
-            found.append(Disagreement(side.label, len(side.used), ranges, _sentence(side, ranges)))
-    return tuple(found)
+            sentence = (
+                f"The {len(side.used)} repeats of {side.label} disagree by more than their own "
+                f"intervals allow: {', '.join(figure.text for figure in ranges)}."
+            )
+            disagreeing.append(Disagreement(side.label, len(side.used), ranges, sentence))
+    return tuple(disagreeing)
 
 
-def _range(side: Side, figure: Figure, cells: int) -> Range | None:
-    found = batch_means.disagreement(side.estimates(figure), cells)
-    if found is None:
-        return None
-    return Range(
-        figure.name, figure.title, figure.unit, found.smallest, found.largest, found.p_value
-    )
-
-
-def _sentence(side: Side, ranges: Sequence[Range]) -> str:
-    return (
-        f"The {len(side.used)} repeats of {side.label} disagree by more than their own intervals "
-        f"allow: {', '.join(each.text for each in ranges)}."
-    )
+def _ranges(side: Side, cells: int) -> Iterator[Range]:
+    for figure in _LOOKED_AT:
+        spread = batch_means.disagreement(side.estimates(figure), cells)
+        if spread is not None:
+            named = (figure.name, figure.title, figure.unit)
+            yield Range(*named, spread.smallest, spread.largest, spread.p_value)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import resources
 
 from plotly.offline import get_plotlyjs
 
 from penstock.report.charts import DASHES, MOST_LINES, PALETTE, Chart
-from penstock.report.markup import Markup, data_script, tag, text
+from penstock.report.markup import Markup, data_script, join, tag, text
 
 # The page may load nothing at all, whatever a name or a script in it says.
 _POLICY = (
@@ -18,22 +18,41 @@ _POLICY = (
 
 
 def figure(chart: Chart) -> Markup:
-    """The place of a chart, with its description for those who do not see it."""
+    """The place of a chart, with its text alternative."""
     drawing = tag(
         "div", class_="chart", id=f"chart-{chart.id}", role="img", aria_label=chart.description
     )
     return tag("figure", drawing)
 
 
-def contents(body: Markup) -> Markup:
-    """Links to the sections that there are."""
-    found = re.findall(r'<section id="([a-z]+)"[^>]*><h2[^>]*>([^<]*)</h2>', body)
-    links = [tag("li", tag("a", Markup(title), href=f"#{anchor}")) for anchor, title in found]
-    return tag("nav", tag("ul", *links), aria_label="Sections")
+def titled_figure(chart: Chart) -> Markup:
+    """A chart in a grid of charts, below its title."""
+    return tag("div", tag("h3", chart.title), figure(chart))
 
 
-def document(title: str, body: Markup, charts: Sequence[Chart]) -> str:
-    """The whole page. `charts` are those that `body` has places for."""
+@dataclass(frozen=True)
+class Section:
+    """A part of a page that the contents link to, with the charts that it has places for."""
+
+    id: str
+    title: str
+    content: tuple[Markup, ...]
+    charts: tuple[Chart, ...] = ()
+
+    @property
+    def html(self) -> Markup:
+        heading = tag("h2", self.title, id=f"{self.id}-title")
+        label = f"{self.id}-title"
+        return tag("section", heading, *self.content, id=self.id, aria_labelledby=label)
+
+
+def document(title: str, header: Markup, parts: Sequence[Section | Markup | None]) -> str:
+    """The whole page: header, contents, and the parts that there are."""
+    sections = [part for part in parts if isinstance(part, Section)]
+    charts = [chart for section in sections for chart in section.charts]
+    links = [tag("li", tag("a", section.title, href=f"#{section.id}")) for section in sections]
+    contents = tag("nav", tag("ul", *links), aria_label="Sections")
+    body = join(part.html if isinstance(part, Section) else part for part in parts if part)
     package = resources.files("penstock.report")
     style = package.joinpath("page.css").read_text(encoding="utf-8")
     scripts: list[str] = []
@@ -62,7 +81,7 @@ def document(title: str, body: Markup, charts: Sequence[Chart]) -> str:
             f"<style>{style}</style>",
             "</head>",
             "<body>",
-            body,
+            join([header, contents, tag("main", body, id="content")]),
             "<noscript><p>The charts need JavaScript; every figure is in the tables too.</p></noscript>",
             *scripts,
             "</body>",

@@ -1,4 +1,4 @@
-"""What changed while a campaign ran: its first cell, run again at the end, against its first run.
+"""Drift of a campaign: its first cell, run again at the end, against its first run.
 
 Drift is a difference that exceeds the noise and a ratio of more than 1.1, either way. It does not
 say what drifted.
@@ -12,16 +12,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from penstock.domain.run import Run
-from penstock.measure import batch_means
-from penstock.report import numbers
-from penstock.report.figures import (
-    LOST_SHARE,
-    MEAN_LATENCY,
-    P50_LATENCY,
-    THROUGHPUT,
-    Figure,
-)
-from penstock.report.shown import Shown, cell_name
+from penstock.report import formatting
+from penstock.report.figures import LOST_SHARE, MEAN_LATENCY, P50_LATENCY, THROUGHPUT, Figure
+from penstock.report.reported_run import ReportedRun, cell_name
+from penstock.stats import batch_means
 
 _LOOKED_AT = (MEAN_LATENCY, P50_LATENCY, THROUGHPUT, LOST_SHARE)
 # As a ratio. A smaller change hardly changes a decision.
@@ -43,7 +37,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Drift:
-    """What became of the first cell of one campaign between its beginning and its end."""
+    """Drift of one campaign: its first cell at the beginning and at the end."""
 
     cell: str
     state: Literal["drift", "no drift", "not judged"]
@@ -51,16 +45,18 @@ class Drift:
     changes: tuple[Change, ...] = ()  # of the figures that both runs have, with their intervals
 
 
-def drifts(runs: Sequence[Shown], unanalysed: Sequence[tuple[str, Run]] = ()) -> tuple[Drift, ...]:
+def drifts(
+    runs: Sequence[ReportedRun], unanalysed: Sequence[tuple[str, Run]] = ()
+) -> tuple[Drift, ...]:
     """One for each campaign whose first cell was run again. `unanalysed` are the runs that failed,
     each with its origin: drift cannot be judged where one of the two is among them."""
-    found = [
-        *(_Candidate(shown.origin, shown.run, shown) for shown in runs),
+    candidates = [
+        *(_Candidate(reported.origin, reported.run, reported) for reported in runs),
         *(_Candidate(origin, run) for origin, run in unanalysed),
     ]
     return tuple(
-        _drift(next((one for one in found if one.is_first_of(again)), None), again)
-        for again in found
+        _drift(next((c for c in candidates if c.is_first_of(again)), None), again)
+        for again in candidates
         if again.run.is_again
     )
 
@@ -71,7 +67,7 @@ class _Candidate:
 
     origin: str
     run: Run
-    shown: Shown | None = None
+    reported: ReportedRun | None = None
 
     def is_first_of(self, again: _Candidate) -> bool:
         return (
@@ -84,16 +80,16 @@ class _Candidate:
     @property
     def obstacle(self) -> str:
         """Why it cannot be compared; empty if it can."""
-        if self.shown is None:
+        if self.reported is None:
             if self.run.status == "interrupted":
                 return "was interrupted"
             reason = self.run.reason.partition("\n")[0]
             return f"failed: {reason}" if reason else "failed"
-        if self.shown.problems:
-            return f"is invalid: {self.shown.problems[0]}"
+        if self.reported.problems:
+            return f"is invalid: {self.reported.problems[0]}"
         if self.run.coldness:
             return f"was cold: {self.run.coldness}"
-        reason = self.shown.unsteadiness
+        reason = self.reported.unsteadiness
         return f"was not steady: {reason}" if reason else ""
 
 
@@ -105,14 +101,14 @@ def _drift(first: _Candidate | None, again: _Candidate) -> Drift:
         return _not_judged(cell, f"the first run of {cell} {first.obstacle}")
     if again.obstacle:
         return _not_judged(cell, f"the run of {cell} at the end {again.obstacle}")
-    assert first.shown is not None and again.shown is not None
-    pair = first.shown, again.shown
+    assert first.reported is not None and again.reported is not None
+    pair = first.reported, again.reported
     changes = tuple(c for figure in _LOOKED_AT if (c := _change(figure, *pair)) is not None)
     if not changes:
         return _not_judged(cell, f"the runs of {cell} were too short for intervals")
     texts = [
-        f"{c.title} {numbers.quantity(c.again, c.unit)} instead of "
-        f"{numbers.quantity(c.first, c.unit)}"
+        f"{c.title} {formatting.quantity(c.again, c.unit)} instead of "
+        f"{formatting.quantity(c.first, c.unit)}"
         for c in changes
         if c.has_drifted
     ]
@@ -120,26 +116,25 @@ def _drift(first: _Candidate | None, again: _Candidate) -> Drift:
         sentence = f"The first cell ({cell}), run again at the end, agrees with its first run."
         return Drift(cell, "no drift", sentence, changes)
     sentence = (
-        f"Drift: the first cell ({cell}), run again at the end, had {numbers.listed(texts)}: "
+        f"Drift: the first cell ({cell}), run again at the end, had {formatting.listed(texts)}: "
         "differences between cells may come from the machine or the cluster, not from the settings."
     )
     return Drift(cell, "drift", sentence, changes)
 
 
 def _not_judged(cell: str, reason: str) -> Drift:
-    sentence = f"Drift was not tested: {reason}."
-    return Drift(cell, "not judged", sentence)
+    return Drift(cell, "not judged", f"Drift was not tested: {reason}.")
 
 
-def _change(figure: Figure, first: Shown, again: Shown) -> Change | None:
+def _change(figure: Figure, first: ReportedRun, again: ReportedRun) -> Change | None:
     old, new = figure.of(first.metrics), figure.of(again.metrics)
     if old is None or new is None:
         return None
-    found = batch_means.compare(old, new)
-    if found.low is None:
+    difference = batch_means.compare(old, new)
+    if difference.low is None:
         return None
     ratio = new.value / old.value if old.value else None
-    has_drifted = found.exceeds_noise and _matters(old.value, new.value)
+    has_drifted = difference.exceeds_noise and _matters(old.value, new.value)
     return Change(figure.name, figure.title, figure.unit, old.value, new.value, ratio, has_drifted)
 
 

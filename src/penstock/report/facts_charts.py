@@ -9,24 +9,20 @@ from dataclasses import fields
 import numpy as np
 
 from penstock.domain.facts import ClusterFacts, Conditions, FactPoint, Line
-from penstock.domain.grid import Kind
-from penstock.measure.experiments.points import base, sweep
 from penstock.report.charts import MOST_LINES, PALETTE, Chart, Json, error_bars, line, rounded
+from penstock.report.formatting import UNITS
+from penstock.runs.experiments.kinds.experiment_kind import FactFigure
+from penstock.runs.experiments.points import base, sweep
 
-# A figure: its name, its title, its unit.
-Figure = tuple[str, str, str]
-_UNITS = {"ms": "ms", "per_s": "/s", "mb_per_s": "MB/s", "": ""}
 _POINTS = 300
 
 
 def over_partitions(
-    facts: ClusterFacts, kind: Kind, figures: Sequence[Figure]
+    facts: ClusterFacts, kind: str, figures: Sequence[FactFigure]
 ) -> tuple[Chart, ...]:
     """One chart per figure: the points that differ in nothing but partitions, and their line."""
     swept = _at(facts, kind, sweep(kind, facts.grids[kind]))
-    if len(swept) < 2:
-        return ()
-    found = []
+    charts = []
     for name, title, unit in figures:
         drawn = [(p.conditions.partitions, e) for p in swept if (e := p.figures.get(name))]
         if len(drawn) < 2:
@@ -40,22 +36,25 @@ def over_partitions(
                 "y": rounded([e.value for _, e in drawn]),
                 "error_y": {**error_bars([e for _, e in drawn]), "color": PALETTE[0]},
                 "marker": {"size": 7, "color": PALETTE[0]},
-                "hovertemplate": f"%{{x}} partitions: %{{y:,.4~g}} {_UNITS[unit]}<extra></extra>",
+                "hovertemplate": f"%{{x}} partitions: %{{y:,.4~g}} {UNITS[unit]}<extra></extra>",
             }
         ]
-        fitted = next((x for x in facts.lines if x.figure == name), None)
-        if fitted is not None:
-            traces.append(_fitted(fitted, swept))
+        traces += [_fitted(fit, swept) for fit in facts.lines if fit.figure == name][:1]
         layout: Json = {
             "height": 270,
             "showlegend": False,
             "hovermode": "closest",
             "xaxis": {"title": {"text": "partitions"}},
-            "yaxis": {"title": {"text": _UNITS[unit]}, "rangemode": "tozero"},
+            "yaxis": {"title": {"text": UNITS[unit]}, "rangemode": "tozero"},
         }
-        description = f"{title} over partitions. The tables have the same figures."
-        found.append(Chart(f"partitions-{name}", description, {"data": traces, "layout": layout}))
-    return tuple(found)
+        charts.append(_chart(name, title, "partitions", traces, layout))
+    return tuple(charts)
+
+
+def _chart(name: str, title: str, over: str, traces: list[Json], layout: Json) -> Chart:
+    axes = {"partitions": "partitions", "others": "the other axes"}[over]
+    description = f"{title} over {axes}. The tables have the same figures."
+    return Chart(f"{over}-{name}", description, {"data": traces, "layout": layout}, title)
 
 
 def _fitted(fitted: Line, swept: Sequence[FactPoint]) -> Json:
@@ -79,23 +78,14 @@ def _fitted(fitted: Line, swept: Sequence[FactPoint]) -> Json:
     }
 
 
-def over_others(facts: ClusterFacts, kind: Kind, figures: Sequence[Figure]) -> tuple[Chart, ...]:
+def over_others(facts: ClusterFacts, kind: str, figures: Sequence[FactFigure]) -> tuple[Chart, ...]:
     """One chart per figure: the base, and the points that differ from it in other axes."""
-    grid = facts.grids[kind]
-    centre, swept = base(kind, grid), set(sweep(kind, grid))
-    others = [p for p in facts.points if p.experiment == kind and p.conditions not in swept]
-    if not others:
-        return ()
-    shown = [*_at(facts, kind, [centre]), *others]
-    labels = [_difference(p.conditions, centre) for p in shown]
-    found = []
+    compared = _others(facts, kind)
+    charts = []
     for place, (name, title, unit) in enumerate(figures):
-        drawn = [
-            (lbl, e) for lbl, p in zip(labels, shown, strict=True) if (e := p.figures.get(name))
-        ]
+        drawn = [(label, e) for label, p in compared if (e := p.figures.get(name))]
         if len(drawn) < 2:
             continue
-        colour = PALETTE[place % MOST_LINES]
         traces: list[Json] = [
             {
                 "type": "bar",
@@ -104,34 +94,30 @@ def over_others(facts: ClusterFacts, kind: Kind, figures: Sequence[Figure]) -> t
                 "y": [html.escape(label) for label, _ in drawn],
                 "x": rounded([e.value for _, e in drawn]),
                 "error_x": error_bars([e for _, e in drawn]),
-                "marker": {"color": colour},
-                "hovertemplate": f"%{{y}}: %{{x:,.4~g}} {_UNITS[unit]}<extra></extra>",
+                "marker": {"color": PALETTE[place % MOST_LINES]},
+                "hovertemplate": f"%{{y}}: %{{x:,.4~g}} {UNITS[unit]}<extra></extra>",
             }
         ]
         layout: Json = {
             "height": 90 + 26 * len(drawn),
             "showlegend": False,
-            "xaxis": {"title": {"text": _UNITS[unit]}, "rangemode": "tozero"},
+            "xaxis": {"title": {"text": UNITS[unit]}, "rangemode": "tozero"},
             "yaxis": {"autorange": "reversed"},
             "meta": {"label": max(len(label) for label, _ in drawn)},
             "hovermode": "closest",
         }
-        description = f"{title} over the other axes. The tables have the same figures."
-        found.append(Chart(f"others-{name}", description, {"data": traces, "layout": layout}))
-    return tuple(found)
+        charts.append(_chart(name, title, "others", traces, layout))
+    return tuple(charts)
 
 
-def cumulative(facts: ClusterFacts, kind: Kind, name: str) -> tuple[Chart, ...]:
+def cumulative(facts: ClusterFacts, kind: str, name: str) -> tuple[Chart, ...]:
     """The share of messages that took at most so long: a chart of the sweep, one of the rest."""
-    grid = facts.grids[kind]
-    centre, swept = base(kind, grid), sweep(kind, grid)
-    found = _at(facts, kind, swept)
-    over = [(f"{p.conditions.partitions} partitions", p) for p in found]
-    others = [p for p in facts.points if p.experiment == kind and p.conditions not in set(swept)]
-    rest = [(_difference(p.conditions, centre), p) for p in (*_at(facts, kind, [centre]), *others)]
-    charts = [_cumulative(over, f"cdf-{name}", name)]
-    if others:
-        charts.append(_cumulative(rest, f"cdf-others-{name}", name))
+    swept = _at(facts, kind, sweep(kind, facts.grids[kind]))
+    over = [(f"{p.conditions.partitions} partitions", p) for p in swept]
+    charts = (
+        _cumulative(over, f"cdf-{name}", name),
+        _cumulative(_others(facts, kind), f"cdf-others-{name}", name),
+    )
     return tuple(chart for chart in charts if chart is not None)
 
 
@@ -140,8 +126,8 @@ def _cumulative(points: Sequence[tuple[str, FactPoint]], chart: str, name: str) 
     if not drawn:
         return None
     traces: list[Json] = []
-    for place, (label, found) in enumerate(drawn[:MOST_LINES]):
-        edges, counts = np.array(sorted(found.buckets), dtype=np.float64).T
+    for place, (label, times) in enumerate(drawn[:MOST_LINES]):
+        edges, counts = np.array(sorted(times.buckets), dtype=np.float64).T
         shares = np.cumsum(counts) / counts.sum()
         kept = np.unique(np.linspace(0, len(edges) - 1, min(_POINTS, len(edges))).astype(int))
         traces.append(
@@ -162,20 +148,28 @@ def _cumulative(points: Sequence[tuple[str, FactPoint]], chart: str, name: str) 
         "hovermode": "closest",
     }
     more = f" The first {MOST_LINES} of {len(drawn)}." if len(drawn) > MOST_LINES else ""
-    description = f"Share of messages over latency, one rising line per point.{more}"
-    return Chart(chart, description, {"data": traces, "layout": layout})
+    title = "Share of messages"
+    description = f"{title} over latency, one rising line per point.{more}"
+    return Chart(chart, description, {"data": traces, "layout": layout}, title)
 
 
-def _names() -> list[str]:
-    return [f.name for f in fields(Conditions) if f.name != "policy"]
+def _others(facts: ClusterFacts, kind: str) -> list[tuple[str, FactPoint]]:
+    """The base and the points beside the sweep, each by what differs from the base; none without
+    such points."""
+    grid = facts.grids[kind]
+    centre, swept = base(kind, grid), set(sweep(kind, grid))
+    others = [p for p in facts.points if p.experiment == kind and p.conditions not in swept]
+    at_base = _at(facts, kind, [centre]) if others else []
+    return [(_difference(p.conditions, centre), p) for p in (*at_base, *others)]
 
 
-def _at(facts: ClusterFacts, kind: Kind, wanted: Sequence[Conditions]) -> list[FactPoint]:
-    found = {p.conditions: p for p in facts.points if p.experiment == kind}
-    return [found[where] for where in wanted if where in found]
+def _at(facts: ClusterFacts, kind: str, conditions: Sequence[Conditions]) -> list[FactPoint]:
+    by_conditions = {p.conditions: p for p in facts.points if p.experiment == kind}
+    return [by_conditions[where] for where in conditions if where in by_conditions]
 
 
 def _difference(where: Conditions, centre: Conditions) -> str:
-    changed = [n for n in _names() if getattr(where, n) != getattr(centre, n)]
-    shown = [f"{n.replace('_', ' ')} {getattr(where, n)}" for n in changed]
-    return ", ".join(shown) or "base"
+    names = [f.name for f in fields(Conditions) if f.name != "policy"]
+    changed = [n for n in names if getattr(where, n) != getattr(centre, n)]
+    settings = [f"{n.replace('_', ' ')} {getattr(where, n)}" for n in changed]
+    return ", ".join(settings) or "base"

@@ -1,4 +1,4 @@
-"""The figures of a run that are compared and drawn: which there are, and what people call them."""
+"""The figures of a run that are compared and drawn, with their titles."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock.domain.figure import figure, is_time_like
+from penstock.domain.metric_path import figure, is_time_like
 from penstock.domain.metrics import Counts, Distribution, Estimate, RunMetrics
 
 # Intended → received in the order of a message's way. `answer` overlaps them, so it is not here.
@@ -19,9 +19,10 @@ class Figure:
 
     name: str
     title: str
-    unit: str  # ms, share, per_s or mb_per_s
+    unit: str  # ms, share, per_s, mb_per_s or nothing
     # Is in sentences and overviews; the others are in the tables only.
     is_key: bool = False
+    percent: float | None = None  # of a percentile
 
     @property
     def is_time_like(self) -> bool:
@@ -32,8 +33,8 @@ class Figure:
         """None where the run has no such figure: nothing was sent, or nothing arrived."""
         if self.unit == "share" and not metrics.counts.sent:
             return None
-        found = figure(metrics, self.name)
-        return None if found is None or math.isnan(found.value) else found
+        estimate = figure(metrics, self.name)
+        return None if estimate is None or math.isnan(estimate.value) else estimate
 
 
 # Those by which runs of one cell are held against each other.
@@ -45,9 +46,9 @@ LOST_SHARE = Figure("lost_share", "lost share", "share")
 
 
 def figures(metrics: Sequence[RunMetrics]) -> tuple[Figure, ...]:
-    """Every figure that at least one of the runs has, the most asked for first."""
+    """Every figure that at least one of the runs has, the most important first."""
     limits = sorted({limit for m in metrics for limit in m.violation_share}, key=float)
-    found = [
+    candidates = [
         *_times("latency", metrics, keys=("50", "99")),
         Figure("lost_share", "lost share", "share", True),
         Figure("duplicated_share", "duplicated share", "share", True),
@@ -60,6 +61,7 @@ def figures(metrics: Sequence[RunMetrics]) -> tuple[Figure, ...]:
         *(Figure(f"violation_share.{z}", f"share later than {z} ms", "share") for z in limits),
         Figure("goodput_mb_per_s", "goodput", "mb_per_s", True),
         Figure("timely_mb_per_s", "timely throughput", "mb_per_s"),
+        Figure("kpi", "weighted KPI γ", ""),
         Figure("throughput_per_s", "throughput", "per_s"),
         Figure("throughput_mb_per_s", "throughput", "mb_per_s"),
         *_times("acknowledgement", metrics),
@@ -67,7 +69,7 @@ def figures(metrics: Sequence[RunMetrics]) -> tuple[Figure, ...]:
         Figure("overhead_share", "share of requests that is overhead", "share"),
         *(Figure(f"parts.{p}.mean_ms", f"mean {p}", "ms") for p in part_names(metrics)),
     ]
-    return tuple(f for f in found if any(f.of(m) is not None for m in metrics))
+    return tuple(f for f in candidates if any(f.of(m) is not None for m in metrics))
 
 
 def part_names(metrics: Sequence[RunMetrics]) -> list[str]:
@@ -79,11 +81,15 @@ def part_names(metrics: Sequence[RunMetrics]) -> list[str]:
 def _times(word: str, metrics: Sequence[RunMetrics], keys: Sequence[str] = ()) -> list[Figure]:
     """Of one of their distributions: every percentile that one of the runs has, and the mean."""
     distributions: list[Distribution | None] = [getattr(m, word) for m in metrics]
-    present = {p for found in distributions if found is not None for p in found.percentiles_ms}
+    present = {p for times in distributions if times is not None for p in times.percentiles_ms}
     percentiles = sorted(present, key=float)
     return [
-        *(Figure(f"{word}.p{p}_ms", f"p{p} {word}", "ms", p in keys) for p in percentiles),
+        *(
+            Figure(f"{word}.p{p}_ms", f"p{p} {word}", "ms", p in keys, float(p))
+            for p in percentiles
+        ),
         Figure(f"{word}.mean_ms", f"mean {word}", "ms"),
+        Figure(f"{word}.deviation_ms", f"standard deviation of {word}", "ms"),
     ]
 
 
@@ -95,25 +101,26 @@ COUNTS: Mapping[str, str] = {
     "failed": "reported failed",
     "unknown": "never answered",
     "delivered": "delivered once",
-    "duplicated": "duplicated",
+    "duplicated": "duplicated (case 5)",
     "lost": "lost",
     "acknowledged_yet_lost": "acknowledged yet lost",
     "failed_yet_delivered": "failed yet delivered",
     "stale": "stale",
     "copies": "copies in the topic",
-    "redelivered": "given to the reader again",
+    "redelivered": "delivered to the reader again",
     "records": "records read, warm-up included",
-    "foreign": "records of somebody else",
-    "first_try": "delivered at the first try",
-    "after_retries": "delivered after retries",
-    "lost_first_try": "lost without a retry",
-    "lost_after_retries": "lost after retries",
+    "foreign": "records from other producers",
+    "first_try": "case 1: delivered at the first try",
+    "lost_first_try": "case 2: lost, sent once",
+    "lost_after_retries": "case 3: lost after retries",
+    "after_retries": "case 4: delivered after retries",
+    "never_left": "lost in the client's queue, never sent",
     "tries_unknown": "tries not recorded",
-    "warm_up": "in the warm-up, not counted",
+    "warm_up": "sent during warm-up (excluded)",
 }
 # Not of messages sent in the measured time, so no share of them.
 NO_SHARE = ("unsent", "copies", "redelivered", "records", "foreign", "warm_up")
-# What somebody asks for first; the others are shown where they are not 0.
+# Always shown; the others are shown where they are not 0.
 MAIN_COUNTS = (
     "sent",
     "delivered",

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import html
 import json
-import re
 from collections.abc import Iterable
 from typing import Any
 
-from penstock.report.numbers import NOT_STEADY
+from penstock.report.formatting import NOT_STEADY
 from penstock.report.tables import Cell, Table
 
 # Rows beyond this scroll within the table, so that the page does not become endless.
@@ -19,8 +18,8 @@ class Markup(str):
     """Text that is HTML already."""
 
 
-def text(given: object) -> Markup:
-    return given if isinstance(given, Markup) else Markup(html.escape(str(given)))
+def text(value: object) -> Markup:
+    return value if isinstance(value, Markup) else Markup(html.escape(str(value)))
 
 
 def join(parts: Iterable[object]) -> Markup:
@@ -36,19 +35,27 @@ def tag(name: str, *content: object, **attributes: str) -> Markup:
     return Markup(f"<{name}{written}>{''.join(text(part) for part in content)}</{name}>")
 
 
-def section(anchor: str, title: str, *content: object) -> Markup:
-    heading = tag("h2", title, id=f"{anchor}-title")
-    return tag("section", heading, *content, id=anchor, aria_labelledby=f"{anchor}-title")
+def checkbox(value: str, is_checked: bool) -> Markup:
+    checked = " checked" if is_checked else ""
+    return Markup(f'<input type="checkbox" value="{html.escape(value)}"{checked}>')
+
+
+def remark(sentence: str) -> Markup:
+    return tag("p", sentence, class_="caption")
 
 
 def folded(title: str, *content: object) -> Markup:
     return tag("details", tag("summary", title), *content)
 
 
-def table(given: Table, caption: str) -> Markup:
+def folded_if(is_long: bool, title: str, content: Markup) -> Markup:
+    return folded(title, content) if is_long else content
+
+
+def table(content: Table, caption: str) -> Markup:
     """A table that scrolls by itself where it is wider than the page."""
-    head = tag("tr", *(tag("th", column, scope="col") for column in given.columns))
-    numeric = [_is_numeric(given, i) for i in range(len(given.columns))]
+    head = tag("tr", *(tag("th", column, scope="col") for column in content.columns))
+    numeric = [_is_numeric(content, i) for i in range(len(content.columns))]
     rows = [
         tag(
             "tr",
@@ -59,7 +66,7 @@ def table(given: Table, caption: str) -> Markup:
                 for i, cell in enumerate(row)
             ),
         )
-        for row in given.rows
+        for row in content.rows
     ]
     drawn = tag("table", tag("caption", caption), tag("thead", head), tag("tbody", *rows))
     size = "scroll tall" if len(rows) > _TALL else "scroll"
@@ -67,21 +74,15 @@ def table(given: Table, caption: str) -> Markup:
 
 
 def _cell(cell: str | Cell) -> Markup:
-    if isinstance(cell, Cell):
-        inner = tag("span", cell.text, class_=cell.tone) if cell.tone else text(cell.text)
-        return join([inner, tag("small", cell.beside.lstrip("· "))]) if cell.beside else inner
-    value, bracket, interval = str(cell).partition(" [")
-    if not _INTERVAL.fullmatch(bracket + interval):
+    if isinstance(cell, str):
         return text(cell)
+    inner = tag("span", cell.text, class_=cell.tone) if cell.tone else text(cell.text)
     # On a line of its own, or a table of seven percentiles is wider than a screen.
-    return join([text(value), tag("small", bracket.strip() + interval)])
+    return join([inner, tag("small", cell.beside)]) if cell.beside else inner
 
 
-_INTERVAL = re.compile(r" \[[−\d.,]+, [−\d.,]+\]")
-
-
-def _is_numeric(given: Table, column: int) -> bool:
-    cells = [str(row[column]) for row in given.rows]
+def _is_numeric(content: Table, column: int) -> bool:
+    cells = [str(row[column]) for row in content.rows]
     return bool(cells) and all(
         cell.lstrip("+−-≤≥– ")[:1].isdigit() or len(cell) < 2 or cell == NOT_STEADY
         for cell in cells

@@ -1,5 +1,5 @@
-"""What must be known of runs before any of their figures is used. The terminal and the page say the
-same; the page says it in boxes above everything else."""
+"""Warnings that come before any figure of the runs. Terminal and page show the same; the page
+shows them in boxes at the top."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal
 from penstock.report.disagreement import Disagreement
 from penstock.report.drift import Drift
 from penstock.report.markup import Markup, join, tag
-from penstock.report.shown import Shown
+from penstock.report.reported_run import ReportedRun
 
 # In the order in which they are shown, the worst first.
 Kind = Literal["invalid", "disagreement", "drift", "cold", "unsteady", "warning", "note"]
@@ -19,14 +19,14 @@ _HEADINGS: Mapping[Kind, str] = {
     "disagreement": "Repeats disagree: do not use their mean",
     "drift": "The machine or the cluster changed during the campaign",
     "cold": "Cold cluster: the brokers were not warm yet",
-    "unsteady": "Not steady: latency figures are left out",
+    "unsteady": "Not steady: latency figures are omitted",
     "warning": "Warnings",
     "note": "Notes",
 }
 _ALARMS: tuple[Kind, ...] = ("invalid", "disagreement", "drift")
 _NOTES: Mapping[str, str] = {
     "not tested": "steadiness was not tested",
-    "changed on purpose": "changed on purpose",
+    "changed on purpose": "",  # its sentence stands alone
 }
 
 
@@ -40,61 +40,55 @@ class Notice:
 
 
 def notices(
-    runs: Sequence[Shown],
+    runs: Sequence[ReportedRun],
     disagreeing: Sequence[Disagreement] = (),
     drift: Sequence[Drift] = (),
 ) -> tuple[Notice, ...]:
-    """All there is to know, run by run; what is about several of them comes first."""
+    """All warnings; those about several runs first, then run by run."""
     return (
-        *(Notice("disagreement", each.sentence) for each in disagreeing),
-        *(Notice(_DRIFT_KINDS[each.state], each.sentence) for each in drift),
-        *(notice for shown in runs for notice in _of_run(shown)),
+        *(Notice("disagreement", finding.sentence) for finding in disagreeing),
+        *(Notice(_DRIFT_KINDS[finding.state], finding.sentence) for finding in drift),
+        *(notice for reported in runs for notice in _of_run(reported)),
     )
 
 
 _DRIFT_KINDS: Mapping[str, Kind] = {"drift": "drift", "not judged": "warning", "no drift": "note"}
 
 
-def _of_run(shown: Shown) -> Iterator[Notice]:
-    for problem in shown.problems:
-        yield Notice("invalid", problem, shown.label)
-    if shown.run.coldness:
-        yield Notice("cold", shown.run.coldness, shown.label)
-    if shown.unsteadiness:
-        yield Notice("unsteady", shown.unsteadiness, shown.label)
-    for warning in (*shown.run.warnings, *shown.metrics.warnings):
-        yield Notice("warning", warning, shown.label)
-    found = shown.metrics.steadiness
-    if found is not None and found.state in _NOTES:
-        why = f": {found.sentence}" if found.sentence else ""
-        yield Notice("note", _NOTES[found.state] + why, shown.label)
+def _of_run(reported: ReportedRun) -> Iterator[Notice]:
+    for problem in reported.problems:
+        yield Notice("invalid", problem, reported.label)
+    if reported.run.coldness:
+        yield Notice("cold", reported.run.coldness, reported.label)
+    if reported.unsteadiness:
+        yield Notice("unsteady", reported.unsteadiness, reported.label)
+    for warning in (*reported.run.warnings, *reported.metrics.warnings):
+        yield Notice("warning", warning, reported.label)
+    steadiness = reported.metrics.steadiness
+    if steadiness is not None and steadiness.state in _NOTES:
+        text = ": ".join(filter(None, (_NOTES[steadiness.state], steadiness.sentence)))
+        yield Notice("note", text, reported.label)
 
 
 # --- on the page ---------------------------------------------------------------------------------
 
 
-def boxes(found: Sequence[Notice], runs: int) -> Markup:
+def boxes(notices: Sequence[Notice], runs: int) -> Markup:
     """A box for each kind that there is."""
     parts = []
     for kind in ("invalid", *_HEADINGS):
         texts: dict[str, list[str]] = {}
-        for notice in found:
+        for notice in notices:
             if notice.kind == kind:
                 texts.setdefault(notice.text, []).extend([notice.label] if notice.label else [])
         if not texts:
             continue
         spoilt = len({label for labels in texts.values() for label in labels})
-        heading = _HEADINGS.get(kind, f"Invalid: do not use the figures of {_which(spoilt, runs)}")
-        content = tag("h2", heading), _list(texts, runs)
-        if kind in _ALARMS:
-            parts.append(tag("div", *content, class_="alarm", role="alert"))
-        else:
-            parts.append(tag("div", *content, class_="notice"))
+        which = "this run" if runs == 1 else f"{spoilt} of {runs} runs"
+        heading = _HEADINGS.get(kind, f"Invalid: do not use the figures of {which}")
+        box = {"class_": "alarm", "role": "alert"} if kind in _ALARMS else {"class_": "notice"}
+        parts.append(tag("div", tag("h2", heading), _list(texts, runs), **box))
     return join(parts)
-
-
-def _which(spoilt: int, runs: int) -> str:
-    return "this run" if runs == 1 else f"{spoilt} of {runs} runs"
 
 
 def _list(texts: Mapping[str, Sequence[str]], runs: int) -> Markup:

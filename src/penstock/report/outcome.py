@@ -1,4 +1,4 @@
-"""The one sentence a report begins with. The terminal and the page say the same."""
+"""The outcome: the sentence that a report begins with, the same on terminal and page."""
 
 from __future__ import annotations
 
@@ -6,31 +6,30 @@ from collections.abc import Sequence
 
 from penstock.domain.metrics import RunMetrics
 from penstock.domain.shapes import Finding
-from penstock.report import numbers
+from penstock.report import formatting
 from penstock.report.comparison import Comparison, compare
 from penstock.report.disagreement import Disagreement, disagreements
 from penstock.report.drift import Drift, drifts
 from penstock.report.figures import figures
-from penstock.report.shown import Shown, Side, sides
+from penstock.report.reported_run import ReportedRun, Side, sides
 
 # More are counted in the sentence; the notices name them all.
 MOST_DISAGREEMENTS = 3
 
 
-def of_run(shown: Shown) -> str:
-    """Whether one run met its objective, and what became of its messages. What makes its figures
-    doubtful comes first."""
-    sentences = [cold([shown])]
-    if shown.problems:
-        sentences.append(f"This run must not be used: {shown.problems[0]}.")
+def of_run(reported: ReportedRun) -> str:
+    """Whether one run met its objective, and the outcome of its messages. Doubts come first."""
+    sentences = [cold([reported])]
+    if reported.problems:
+        sentences.append(f"Invalid run: {reported.problems[0]}.")
     else:
-        sentences.append(unsteady([shown]))
-        verdict = shown.verdict
+        sentences.append(unsteady([reported]))
+        verdict = reported.verdict
         if verdict is not None and verdict.has_limits:
             # Why it is not judged was the sentence before.
             judged = verdict.sentence if verdict.is_judged else "The objective is not judged."
             sentences.append(judged)
-        sentences.append(messages(shown.metrics, has_times=not shown.unsteadiness))
+        sentences.append(messages(reported.metrics, has_times=not reported.unsteadiness))
     return " ".join(filter(None, sentences))
 
 
@@ -41,30 +40,31 @@ def messages(metrics: RunMetrics, has_times: bool = True) -> str:
         return "No message was sent in the measured time."
     lost = _some(counts.lost, counts.sent)
     text = (
-        f"Of {numbers.count(counts.sent)} messages {lost} {_were(counts.lost)} lost and "
+        f"Of {formatting.count(counts.sent)} messages {lost} "
+        f"{'was' if counts.lost == 1 else 'were'} lost and "
         f"{_some(counts.duplicated, counts.sent)} duplicated"
     )
-    if counts.acknowledged_yet_lost:
-        text += f"; {numbers.count(counts.acknowledged_yet_lost)} of the lost had been acknowledged"
+    if broken := counts.acknowledged_yet_lost:
+        text += f"; {formatting.count(broken)} of the lost had been acknowledged"
     if metrics.latency is None:
         return f"{text}; nothing arrived."
     if not has_times:
         return f"{text}."
     percents = metrics.latency.percentiles_ms
     within = [
-        f"{share} within {numbers.quantity(percents[p].value, 'ms')}"
+        f"{share} within {formatting.quantity(percents[p].value, 'ms')}"
         for p, share in (("50", "half"), ("99", "99 %"))
         if p in percents
     ]
-    return f"{text}; of those that arrived, {numbers.listed(within)}." if within else f"{text}."
+    return f"{text}; of those that arrived, {formatting.listed(within)}." if within else f"{text}."
 
 
-def cold(runs: Sequence[Shown]) -> str:
+def cold(runs: Sequence[ReportedRun]) -> str:
     """That the cluster was not warm, with the first reason; empty if it was."""
     return _doubt("Cold", [(s.label, s.run.coldness) for s in runs])
 
 
-def unsteady(runs: Sequence[Shown]) -> str:
+def unsteady(runs: Sequence[ReportedRun]) -> str:
     """The same of runs that were not steady."""
     return _doubt("Not steady", [(s.label, s.unsteadiness) for s in runs])
 
@@ -81,43 +81,42 @@ def _doubt(word: str, reasons: Sequence[tuple[str, str]]) -> str:
 
 
 def doubts(
-    runs: Sequence[Shown], disagreeing: Sequence[Disagreement], drift: Sequence[Drift]
+    runs: Sequence[ReportedRun], disagreeing: Sequence[Disagreement], drift: Sequence[Drift]
 ) -> list[str]:
-    """What a reader must know of several runs before anything else."""
-    sentences = [each.sentence for each in disagreeing[:MOST_DISAGREEMENTS]]
+    """Doubts about several runs, which come before anything else."""
+    sentences = [finding.sentence for finding in disagreeing[:MOST_DISAGREEMENTS]]
     if (more := len(disagreeing) - len(sentences)) > 0:
         sentences.append(f"So do the repeats of {more} more {'cell' if more == 1 else 'cells'}.")
-    sentences += [each.sentence for each in drift if each.state == "drift"]
+    sentences += [finding.sentence for finding in drift if finding.state == "drift"]
     return [*sentences, *filter(None, [cold(runs)])]
 
 
-def of_shown(
-    runs: Sequence[Shown],
+def of_runs(
+    runs: Sequence[ReportedRun],
     findings: Sequence[Finding] = (),
     failed: Sequence[tuple[str, str]] = (),
     drift: Sequence[Drift] | None = None,
 ) -> str:
-    """The same of whatever there is to show: one run, repeats of one, or several that differ.
+    """The outcome of one run, of repeats of one, or of several that differ.
 
-    `drift` is found from the runs if it is not given; it must be if a run of the two failed.
+    `drift` is computed from the runs if it is None; pass it if one of the two runs failed.
     """
-    found = sides(runs)
-    comparison = compare(runs) if len(found) > 1 else None
+    compared = sides(runs)
+    comparison = compare(runs) if len(compared) > 1 else None
     drift = drifts(runs) if drift is None else drift
-    return of_runs(found, comparison, findings, failed, disagreements(found), drift)
+    return of_sides(compared, comparison, findings, failed, disagreements(compared), drift)
 
 
-def of_runs(
-    found: Sequence[Side],
+def of_sides(
+    compared: Sequence[Side],
     comparison: Comparison | None,
     findings: Sequence[Finding],
     failed: Sequence[tuple[str, str]],
     disagreeing: Sequence[Disagreement] = (),
     drift: Sequence[Drift] = (),
 ) -> str:
-    """What makes all of it doubtful, then expected shapes, then the differences, then what could not
-    be carried out."""
-    runs = [shown for side in found for shown in side.runs]
+    """Doubts about all runs first, then expected shapes, differences, and cells that failed."""
+    runs = [reported for side in compared for reported in side.runs]
     is_single = len(runs) == 1
     # A single run says itself that it was cold.
     sentences = doubts([] if is_single else runs, disagreeing, drift)
@@ -134,17 +133,17 @@ def of_runs(
         sentences.append(comparison.sentence)
     elif is_single:
         sentences.append(of_run(runs[0]))
-    elif found:
-        sentences.append(_repeats(found[0]))
+    elif compared:
+        sentences.append(_repeats(compared[0]))
     elif not failed:
-        sentences.append("There is no run to show.")
+        sentences.append("There are no runs to show.")
     if failed:
         cells = "1 cell" if len(failed) == 1 else f"{len(failed)} cells"
         sentences.append(f"{cells} failed: {failed[0][1]}" + (" …" if len(failed) > 1 else ""))
     return " ".join(s if s.endswith((".", "…")) else f"{s}." for s in sentences)
 
 
-def _objectives(runs: Sequence[Shown]) -> str:
+def _objectives(runs: Sequence[ReportedRun]) -> str:
     """How many of several runs met their objective; of a single one `of_run` says it."""
     verdicts = [s.verdict for s in runs if s.verdict is not None and s.verdict.has_limits]
     if len(runs) < 2 or not verdicts:
@@ -163,15 +162,11 @@ def _objectives(runs: Sequence[Shown]) -> str:
 def _repeats(side: Side) -> str:
     if side.problems:
         return f"None of the {len(side.runs)} repeats can be used: {side.problems[0]}."
-    keys = [f for f in figures([shown.metrics for shown in side.used]) if f.is_key]
-    shown = ", ".join(f"{f.title} {side.text(f)}" for f in keys)
-    over = f"{side.label}, over {len(side.used)} repeats: {shown or 'nothing was sent'}."
+    keys = [f for f in figures([texts.metrics for texts in side.used]) if f.is_key]
+    texts = ", ".join(f"{f.title} {side.text(f)}" for f in keys)
+    over = f"{side.label}, over {len(side.used)} repeats: {texts or 'nothing was sent'}."
     return " ".join(filter(None, [unsteady(side.used), over]))
 
 
 def _some(number: int, whole: int) -> str:
-    return f"{numbers.count(number)} ({numbers.share(number, whole)})" if number else "none"
-
-
-def _were(number: int) -> str:
-    return "was" if number == 1 else "were"
+    return f"{formatting.count(number)} ({formatting.share(number, whole)})" if number else "none"

@@ -15,6 +15,7 @@ from penstock.report.charts import (
     PALETTE,
     Chart,
     Json,
+    annotation,
     error_bars,
     line,
     log_ticks,
@@ -22,8 +23,8 @@ from penstock.report.charts import (
     rounded,
 )
 from penstock.report.figures import figures
-from penstock.report.numbers import NOT_STEADY
-from penstock.report.shown import Shown, Side
+from penstock.report.formatting import NOT_STEADY
+from penstock.report.reported_run import ReportedRun, Side
 
 # Less cannot be drawn on a logarithmic axis, and no message is that fast.
 _LEAST_MS = 1e-4
@@ -34,15 +35,14 @@ def latency_by_percentile(sides: Sequence[Side]) -> Chart | None:
     traces: list[Json] = []
     limit = points(sides)
     for place, side in enumerate(sides):
-        drawn = [s for s in _steady_first(side) if s.metrics.latency is not None]
-        for i, shown in enumerate(drawn):
-            assert shown.metrics.latency is not None
-            x, y = by_percentile(shown.metrics.latency, limit)
+        drawn = [(s, times) for s in _steady_first(side) if (times := s.metrics.latency)]
+        for i, (reported, times) in enumerate(drawn):
+            x, y = by_percentile(times, limit)
             if x:
-                name = _steady_name(side.label if len(sides) > 1 else "received", shown)
-                label = _steady_name(shown.label, shown)
+                name = _steady_name(side.label if len(sides) > 1 else "received", reported)
+                label = _steady_name(reported.label, reported)
                 traces.append(_percentile_trace(name, place, label, x, y, i == 0))
-        if any(not shown.unsteadiness for shown in drawn):
+        if any(not reported.unsteadiness for reported, _ in drawn):
             traces.append(_percentile_marks(side, place))
     if len(sides) <= 2:
         traces += _acknowledgements(sides)
@@ -92,8 +92,8 @@ def by_percentile(
     y[0], y[-1] = distribution.min_ms, distribution.max_ms
     if len(x) > limit:
         # At equal distances on the axis as it is drawn.
-        wanted = np.geomspace(x[0], x[-1], limit)
-        kept = np.unique(np.searchsorted(x, wanted).clip(0, len(x) - 1))
+        places = np.geomspace(x[0], x[-1], limit)
+        kept = np.unique(np.searchsorted(x, places).clip(0, len(x) - 1))
         x, y = x[kept], y[kept]
     return rounded(x), rounded(np.maximum(y, _LEAST_MS))
 
@@ -118,22 +118,22 @@ def _percentile_trace(
     }
 
 
-def _steady_first(side: Side) -> list[Shown]:
+def _steady_first(side: Side) -> list[ReportedRun]:
     """The legend names the first run of a side, which should be one that speaks for its setting."""
-    return sorted(side.used, key=lambda shown: bool(shown.unsteadiness))
+    return sorted(side.used, key=lambda reported: bool(reported.unsteadiness))
 
 
-def _steady_name(name: str, shown: Shown) -> str:
-    return f"{name} ({NOT_STEADY})" if shown.unsteadiness else name
+def _steady_name(name: str, reported: ReportedRun) -> str:
+    return f"{name} ({NOT_STEADY})" if reported.unsteadiness else name
 
 
 def _percentile_marks(side: Side, place: int) -> Json:
     """The percentiles that the tables have, with their intervals."""
-    found = [f for f in figures([s.metrics for s in side.used]) if f.name.startswith("latency.p")]
     marks = [
-        (1 / (1 - float(f.name[9:-3]) / 100), e)
-        for f in found
-        if float(f.name[9:-3]) < 100 and (e := side.estimate(f)) is not None
+        (1 / (1 - f.percent / 100), e)
+        for f in figures([run.metrics for run in side.used])
+        if f.name.startswith("latency.") and f.percent is not None and f.percent < 100
+        if (e := side.estimate(f)) is not None
     ]
     return {
         "type": "scatter",
@@ -153,52 +153,26 @@ def _percentile_marks(side: Side, place: int) -> Json:
 def _acknowledgements(sides: Sequence[Side]) -> list[Json]:
     traces = []
     for place, side in enumerate(sides):
-        shown = _steady_first(side)[0]
-        if shown.metrics.acknowledgement is None:
-            continue
-        x, y = by_percentile(shown.metrics.acknowledgement, points(sides))
+        reported = _steady_first(side)[0]
+        times = reported.metrics.acknowledgement
+        x, y = by_percentile(times, points(sides)) if times is not None else ([], [])
         if x:
-            label = _steady_name(f"{side.label}, acknowledged", shown)
-            name = label if len(sides) > 1 else _steady_name("acknowledged", shown)
-            traces.append(
-                {
-                    **_percentile_trace(name, place, label, x, y, True),
-                    "legendgroup": f"acknowledged-{place}",
-                    "line": line(place, width=1.5, dash="dot"),
-                }
-            )
+            label = _steady_name(f"{side.label}, acknowledged", reported)
+            name = label if len(sides) > 1 else _steady_name("acknowledged", reported)
+            own: Json = {"legendgroup": f"acknowledged-{place}"}
+            own["line"] = line(place, width=1.5, dash="dot")
+            traces.append(_percentile_trace(name, place, label, x, y, True) | own)
     return traces
 
 
 def _mark_objective(sides: Sequence[Side], layout: Json) -> None:
-    limits = {
-        objective.latency_ms
-        for side in sides
-        for shown in side.runs
-        if (objective := shown.run.experiment.objective) is not None and objective.latency_ms
-    }
-    for limit in sorted(limit for limit in limits if limit is not None):
-        layout["shapes"].append(
-            {
-                "type": "line",
-                "xref": "paper",
-                "x0": 0,
-                "x1": 1,
-                "y0": limit,
-                "y1": limit,
-                "line": {"color": "#888", "width": 1.5, "dash": "dash"},
-                "name": "objective",
-            }
-        )
+    objectives = [reported.run.spec.objective for side in sides for reported in side.runs]
+    for limit in sorted({o.latency_ms for o in objectives if o is not None and o.latency_ms}):
+        objective = {"xref": "paper", "name": "objective"}
+        dashed = {"color": "#888", "width": 1.5, "dash": "dash"}
+        level = {"type": "line", "x0": 0, "x1": 1, "y0": limit, "y1": limit, "line": dashed}
+        layout["shapes"].append(level | objective)
+        text = f"objective {limit:g} ms"
         layout["annotations"].append(
-            {
-                "xref": "paper",
-                "x": 0.01,
-                "xanchor": "left",
-                "y": float(np.log10(limit)),
-                "yanchor": "bottom",
-                "text": f"objective {limit:g} ms",
-                "showarrow": False,
-                "name": "objective",
-            }
+            annotation(0.01, float(np.log10(limit)), text, xanchor="left", **objective)
         )

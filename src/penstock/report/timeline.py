@@ -1,4 +1,4 @@
-"""The runs second by second, with what was done to the cluster meanwhile."""
+"""Chart of the runs second by second, with the faults and network changes."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import html
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
+from typing import Any
 
 from penstock.domain.metrics import Second
 from penstock.domain.run import RunEvent
-from penstock.report.charts import Chart, Json, line, log_ticks, points, rounded
-from penstock.report.shown import Side
+from penstock.report.charts import Chart, Json, annotation, line, log_ticks, points, rounded
+from penstock.report.reported_run import Side
 
 _PANEL_PX = 150
 _GAP = 0.05
-
-Fold = Callable[[list[float]], float]
+# A mark at a time, over the height of all panels.
+_OVER_ALL: Json = {"xref": "x", "yref": "paper"}
 
 
 @dataclass(frozen=True)
@@ -24,23 +25,19 @@ class _Series:
 
     title: str
     of: Callable[[Second], float | None]
-    fold: Fold
-    colour: str = ""
-    dash: str = ""
+    colour: str
+    dash: str = "solid"
+    fold: Callable[[list[float]], float] = fmean
 
 
-def _rate(title: str, of: Callable[[Second], float], colour: str = "", dash: str = "") -> _Series:
-    return _Series(title, of, fmean, colour, dash)
-
-
-_RECEIVED = _rate("received", lambda s: s.received, "#009E73")
-_DUE = _rate("due", lambda s: s.due, "#8C8C8C", "dot")
-_P50 = _Series("p50", lambda s: s.p50_ms, median, "#56B4E9")
+_RECEIVED = _Series("received", lambda s: s.received, "#009E73")
+_DUE = _Series("due", lambda s: s.due, "#8C8C8C", "dot")
+_P50 = _Series("p50", lambda s: s.p50_ms, "#56B4E9", fold=median)
 # The worst second is what one looks for; a mean would hide it.
-_P99 = _Series("p99", lambda s: s.p99_ms, max, "#0072B2")
-_LOST = _rate("lost", lambda s: s.lost, "#D55E00")
-_FAILED = _rate("failed", lambda s: s.failed, "#E69F00", "dash")
-_DUPLICATED = _rate("duplicated", lambda s: s.duplicated, "#CC79A7", "dot")
+_P99 = _Series("p99", lambda s: s.p99_ms, "#0072B2", fold=max)
+_LOST = _Series("lost", lambda s: s.lost, "#D55E00")
+_FAILED = _Series("failed", lambda s: s.failed, "#E69F00", "dash")
+_DUPLICATED = _Series("duplicated", lambda s: s.duplicated, "#CC79A7", "dot")
 
 
 @dataclass(frozen=True)
@@ -54,20 +51,20 @@ class Marked:
 
 
 def marked(sides: Sequence[Side]) -> tuple[Marked, ...]:
-    """Every event of every run; what is said in the same words has the same number."""
+    """Every event of every run; events with the same text have the same number."""
     numbers: dict[str, int] = {}
-    found = []
+    marks = []
     for place, side in enumerate(sides):
-        for shown in side.used:
-            for event in shown.run.events:
+        for reported in side.used:
+            for event in reported.run.events:
                 number = numbers.setdefault(event.sentence, len(numbers) + 1)
-                found.append(Marked(number, place, shown.label, event))
-    return tuple(found)
+                marks.append(Marked(number, place, reported.label, event))
+    return tuple(marks)
 
 
 def timeline(sides: Sequence[Side]) -> Chart | None:
     """Throughput, latency and what went wrong; panels in which nothing happened are left out."""
-    all_seconds = [s for side in sides for shown in side.used for s in shown.metrics.seconds]
+    all_seconds = _all_seconds(sides)
     if not all_seconds:
         return None
     is_single = sum(len(side.used) for side in sides) == 1
@@ -87,8 +84,8 @@ def timeline(sides: Sequence[Side]) -> Chart | None:
         axis = "y" if i == 0 else f"y{i + 1}"
         drawn = [
             trace
-            for one in series
-            for trace in _traces(one, sides, axis, is_single, limit, show_legend=i == 0)
+            for kind in series
+            for trace in _traces(kind, sides, axis, is_single, limit, show_legend=i == 0)
         ]
         traces += drawn
         top = 1 - i * (height + _GAP)
@@ -111,14 +108,20 @@ def timeline(sides: Sequence[Side]) -> Chart | None:
 
 
 def quiet(sides: Sequence[Side]) -> str:
-    """What did not happen at all, and so has no line."""
-    all_seconds = [s for side in sides for shown in side.used for s in shown.metrics.seconds]
-    words = [
-        "reported failed" if one is _FAILED else one.title
-        for one in (_LOST, _FAILED, _DUPLICATED)
-        if not any(one.of(second) for second in all_seconds)
-    ]
+    """What did not happen at all, and so is not drawn."""
+    wrong = _wrong(_all_seconds(sides))
+    titles = {_LOST: "lost", _FAILED: "reported failed", _DUPLICATED: "duplicated"}
+    words = [title for kind, title in titles.items() if kind not in wrong]
     return f"No message was {' or '.join(words)}." if words else ""
+
+
+def _all_seconds(sides: Sequence[Side]) -> list[Second]:
+    return [s for side in sides for reported in side.used for s in reported.metrics.seconds]
+
+
+def _wrong(seconds: Sequence[Second]) -> tuple[_Series, ...]:
+    kinds = (_LOST, _FAILED, _DUPLICATED)
+    return tuple(kind for kind in kinds if any(map(kind.of, seconds)))
 
 
 def _panels(
@@ -126,22 +129,20 @@ def _panels(
 ) -> Iterator[tuple[str, bool, tuple[_Series, ...]]]:
     """(title, whether logarithmic, series). One run has its series together, several apart."""
     has_times = any(second.p50_ms is not None for second in seconds)
-    wrong = [
-        one for one in (_LOST, _FAILED, _DUPLICATED) if any(one.of(second) for second in seconds)
-    ]
+    wrong = _wrong(seconds)
     if is_single:
         yield "messages/s", False, (_DUE, _RECEIVED)
         if has_times:
             yield "latency, ms", True, (_P50, _P99)
         if wrong:
-            yield "wrong/s", False, tuple(wrong)
+            yield "wrong/s", False, wrong
         return
     yield "received/s", False, (_RECEIVED,)
     if has_times:
         yield "p50, ms", True, (_P50,)
         yield "p99, ms", True, (_P99,)
-    for one in wrong:
-        yield f"{one.title}/s", False, (one,)
+    for kind in wrong:
+        yield f"{kind.title}/s", False, (kind,)
 
 
 def _traces(
@@ -153,29 +154,29 @@ def _traces(
     show_legend: bool,
 ) -> Iterator[Json]:
     for place, side in enumerate(sides):
-        for i, shown in enumerate(side.used):
-            x, y = _folded(shown.metrics.seconds, series, limit)
-            name = series.title if is_single else side.label
-            drawn = line(place, i == 0, width=1.6 if i == 0 else 0.8)
-            if is_single:
-                drawn = {"color": series.colour, "width": 1.6, "dash": series.dash or "solid"}
-            yield {
+        for i, reported in enumerate(side.used):
+            x, y = _folded(reported.metrics.seconds, series, limit)
+            trace: Json = {
                 "type": "scatter",
                 "mode": "lines+markers" if sum(v is not None for v in y) < 3 else "lines",
-                "name": html.escape(name),
-                "legendgroup": series.title if is_single else f"side-{place}",
-                "showlegend": is_single or (show_legend and i == 0),
                 "xaxis": "x",
                 "yaxis": axis,
                 "x": x,
                 "y": y,
-                "line": drawn,
                 "opacity": 1 if i == 0 else 0.6,
-                "text": html.escape(shown.label),
-                "hovertemplate": f"{series.title} %{{y:,.4~g}}"
-                + ("<extra></extra>" if is_single else "<br>%{text}, %{x} s<extra></extra>"),
+                "text": html.escape(reported.label),
                 "meta": {"side": place},
             }
+            where = "" if is_single else "<br>%{text}, %{x} s"
+            trace["hovertemplate"] = f"{series.title} %{{y:,.4~g}}{where}<extra></extra>"
+            if is_single:
+                drawn = {"color": series.colour, "width": 1.6, "dash": series.dash}
+                trace |= {"name": series.title, "legendgroup": series.title, "line": drawn}
+                yield {**trace, "showlegend": True}
+            else:
+                drawn = line(place, i == 0, width=1.6 if i == 0 else 0.8)
+                trace |= {"name": html.escape(side.label), "legendgroup": f"side-{place}"}
+                yield {**trace, "line": drawn, "showlegend": show_legend and i == 0}
 
 
 def _folded(
@@ -187,44 +188,18 @@ def _folded(
     y: list[float | None] = []
     for i in range(0, len(seconds), size):
         together = seconds[i : i + size]
-        found = [value for second in together if (value := series.of(second)) is not None]
+        values = [value for second in together if (value := series.of(second)) is not None]
         x.append(together[0].at_s)
-        y.append(series.fold(found) if found else None)
+        y.append(series.fold(values) if values else None)
     return x, rounded(y)
 
 
 def _mark_warm_up(seconds: Sequence[Second], layout: Json) -> None:
     first = min(second.at_s for second in seconds)
-    if first >= 0:
-        return
-    layout["shapes"].append(
-        {
-            "type": "rect",
-            "xref": "x",
-            "yref": "paper",
-            "x0": first,
-            "x1": 0,
-            "y0": 0,
-            "y1": 1,
-            "fillcolor": "rgba(128,128,128,0.18)",
-            "line": {"width": 0},
-            "layer": "below",
-            "name": "warm-up",
-        }
-    )
-    layout["annotations"].append(
-        {
-            "xref": "x",
-            "yref": "paper",
-            "x": first,
-            "y": 1,
-            "xanchor": "left",
-            "yanchor": "bottom",
-            "text": "warm-up",
-            "showarrow": False,
-            "name": "warm-up",
-        }
-    )
+    if first < 0:
+        warm_up = _OVER_ALL | {"name": "warm-up"}
+        layout["shapes"].append(_band(first, 0, fillcolor="rgba(128,128,128,0.18)", **warm_up))
+        layout["annotations"].append(annotation(first, 1, "warm-up", xanchor="left", **warm_up))
 
 
 def _mark_events(sides: Sequence[Side], layout: Json) -> None:
@@ -237,41 +212,18 @@ def _mark_events(sides: Sequence[Side], layout: Json) -> None:
             continue
         seen.add(key)
         colour = "#888888" if len(sides) == 1 else str(line(mark.side)["color"])
-        common = {"xref": "x", "yref": "paper", "name": f"side-{mark.side}"}
+        common = _OVER_ALL | {"name": f"side-{mark.side}"}
         if took_s >= 0.1:
-            layout["shapes"].append(
-                {
-                    "type": "rect",
-                    **common,
-                    "x0": at_s,
-                    "x1": at_s + took_s,
-                    "y0": 0,
-                    "y1": 1,
-                    "fillcolor": colour,
-                    "opacity": 0.13,
-                    "line": {"width": 0},
-                    "layer": "below",
-                }
-            )
-        layout["shapes"].append(
-            {
-                "type": "line",
-                **common,
-                "x0": at_s,
-                "x1": at_s,
-                "y0": 0,
-                "y1": 1,
-                "line": {"color": colour, "width": 1.3, "dash": "dash"},
-            }
-        )
-        layout["annotations"].append(
-            {
-                **common,
-                "x": at_s,
-                "y": 1,
-                "yanchor": "bottom",
-                "text": f"<b>{mark.number}</b>",
-                "hovertext": html.escape(mark.event.sentence),
-                "showarrow": False,
-            }
-        )
+            band = _band(at_s, at_s + took_s, fillcolor=colour, opacity=0.13, **common)
+            layout["shapes"].append(band)
+        dashed = {"color": colour, "width": 1.3, "dash": "dash"}
+        upright = {"type": "line", "x0": at_s, "x1": at_s, "y0": 0, "y1": 1, "line": dashed}
+        layout["shapes"].append(upright | common)
+        hover = html.escape(mark.event.sentence)
+        number = annotation(at_s, 1, f"<b>{mark.number}</b>", hovertext=hover, **common)
+        layout["annotations"].append(number)
+
+
+def _band(from_s: float, to_s: float, **more: Any) -> Json:
+    edges = {"type": "rect", "x0": from_s, "x1": to_s, "y0": 0, "y1": 1}
+    return {**edges, "line": {"width": 0}, "layer": "below", **more}

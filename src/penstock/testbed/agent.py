@@ -69,7 +69,7 @@ def read(
     except ConnectionRefusedError:
         return None
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise TestbedError(f"{directory.name} does not tell its timings: {error}") from None
+        raise TestbedError(f"{directory.name} does not report its timings: {error}") from None
     finally:
         connection.close()
     # Answers come in the order of the questions; they echo the names in another spelling.

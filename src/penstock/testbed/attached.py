@@ -2,46 +2,94 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from penstock.domain.errors import BadInput, TestbedError
-from penstock.files import sole_owner
+from penstock.specs.files import sole_owner
 from penstock.testbed import lease
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.lease import Lease
-from penstock.testbed.parts import Parts
+from penstock.testbed.ownership import Standing, is_locked
+from penstock.testbed.toolchain import Toolchain
 
 
 def find(name: str) -> Lease:
-    """The detached testbed of this name. One that a running command owns is refused."""
-    found = {held.name: held for held in lease.leases(lease.default_root())}
-    if name not in found:
-        known = ", ".join(found) or "none runs"
+    """The detached testbed of this name. Refused: one that a running command owns, and one of
+    another container, whose brokers and names cannot be reached from here."""
+    standings = _standings()
+    named = {standing: it for it, standing in standings.items() if it.name == name}
+    if Standing.DETACHED in named:
+        return named[Standing.DETACHED]
+    if Standing.OWNED in named:
         raise TestbedError(
-            f"there is no testbed {name!r} ({known})", "start one: penstock testbed up"
+            f"testbed {name!r} belongs to a running command", "stop that command instead"
         )
-    if not lease.is_detached(found[name]):
+    if Standing.ELSEWHERE in named:
         raise TestbedError(
-            f"testbed {name!r} belongs to a command that runs now", "end that command instead"
+            f"testbed {name!r} belongs to another container",
+            "use it there; if that container is gone, `penstock testbed down "
+            f"{name}` removes it here",
         )
-    return found[name]
+    ours = [it.name for it, s in standings.items() if s in (Standing.DETACHED, Standing.OWNED)]
+    known = f"running: {', '.join(ours)}" if ours else "none runs"
+    if others := [it.name for it, s in standings.items() if s is Standing.ELSEWHERE]:
+        known += f"; of another container: {', '.join(others)}"
+    raise TestbedError(f"there is no testbed {name!r} ({known})", "start one: penstock testbed up")
 
 
-def attach(name: str, parts: Parts) -> Cluster:
+def find_removable(name: str) -> Lease:
+    """The same to remove it: also one of another container, if nothing of it runs any more."""
+    elsewhere = {testbed.name: testbed for testbed in of_other_containers()}
+    try:
+        return find(name)
+    except TestbedError:
+        if name not in elsewhere:
+            raise
+    if is_locked(elsewhere[name].directory):
+        raise TestbedError(
+            f"testbed {name!r} belongs to another container and runs there",
+            f"run `penstock testbed down {name}` in that container, or stop the container",
+        )
+    return elsewhere[name]
+
+
+def of_other_containers() -> list[Lease]:
+    """Testbeds in the same directory that this container must leave alone."""
+    return [it for it, standing in _standings().items() if standing is Standing.ELSEWHERE]
+
+
+def detached() -> list[Lease]:
+    """Testbeds of this user that stay until somebody removes them."""
+    return [it for it, standing in _standings().items() if standing is Standing.DETACHED]
+
+
+def _standings() -> dict[Lease, Standing]:
+    return {testbed: lease.standing(testbed) for testbed in lease.leases(lease.default_root())}
+
+
+def remove(testbed: Lease) -> None:
+    """Remove a detached testbed; refused while another command uses it."""
+    with sole_user(testbed):
+        lease.take_over(testbed, os.getpid())
+        lease.release(testbed)
+
+
+def attach(name: str, toolchain: Toolchain) -> Cluster:
     """The cluster of that testbed."""
-    return Cluster.attach(find(name), parts)
+    return Cluster.attach(find(name), toolchain)
 
 
 @contextmanager
 def sole_user(testbed: Lease) -> Iterator[None]:
-    """Meanwhile no other command measures on it, changes its links, injects faults or removes it."""
+    """Keep other commands from measuring on it, changing it or removing it."""
     with ExitStack() as stack:
         try:
             stack.enter_context(sole_owner(testbed.directory))
         except BadInput:
             raise TestbedError(
                 f"another command is using testbed {testbed.name!r}",
-                "wait until it has ended, or end it first",
+                "wait for it, or stop it",
             ) from None
         yield

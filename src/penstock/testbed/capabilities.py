@@ -1,4 +1,4 @@
-"""What this machine can do: each part that Penstock may need, found or not, with the remedy."""
+"""Capabilities of this machine: each part that Penstock may need, with how to get it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from penstock import jars
 from penstock.domain.cluster import ClusterSpec
 from penstock.domain.errors import PenstockError
-from penstock.java import find_java
+from penstock.java import jars
+from penstock.java.find import find_java
 from penstock.testbed import lease
 from penstock.testbed.cpu_limit import can_limit_cpu
 from penstock.testbed.machine import available_memory_mb
@@ -23,7 +23,7 @@ _CONGESTION = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 
 @dataclass(frozen=True)
 class Check:
-    """One part: whether it is here, what was found, what it is needed for, how to get it."""
+    """One requirement: whether it is met, what was found, what needs it, how to get it."""
 
     name: str
     ok: bool
@@ -33,7 +33,7 @@ class Check:
 
 
 def examine(environ: Mapping[str, str]) -> list[Check]:
-    """Look at everything. Nothing is changed, and nothing is fetched."""
+    """Check everything. Changes and fetches nothing."""
     return [
         _java(environ),
         _kafka(environ),
@@ -71,8 +71,8 @@ def _kafka(environ: Mapping[str, str]) -> Check:
 
 
 def _damage(bundle: str, environ: Mapping[str, str]) -> str | None:
-    wanted = jars.read_lock()[bundle]
-    return jars.find_damage(wanted, jars.default_cache_dir(environ) / wanted.directory)
+    pinned = jars.read_lock()[bundle]
+    return jars.find_damage(pinned, jars.default_cache_dir(environ) / pinned.directory)
 
 
 def _memory() -> Check:
@@ -84,7 +84,7 @@ def _memory() -> Check:
         brokers >= 1,
         f"{available_mb} MB free, {os.cpu_count()} cores: up to {brokers} brokers",
         "everything",
-        f"free {each_mb} MB: one broker needs as much",
+        f"free {each_mb} MB, the memory of one broker",
     )
 
 
@@ -96,7 +96,7 @@ def _disk() -> Check:
         free_mb > 500,
         f"{free_mb} MB free at {root}",
         "everything",
-        "free some space there, or give a cluster another `data_dir`",
+        "free disk space there, or set another `data_dir`",
     )
 
 
@@ -108,11 +108,11 @@ def _package(name: str, package: str) -> Check:
 
 
 def _spark(environ: Mapping[str, str]) -> Check:
-    found = _package("Spark", "pyspark")
+    package = _package("Spark", "pyspark")
     damage = _damage("lake", environ)
-    detail = found.found + (", with Delta" if damage is None else f", Delta jars: {damage}")
+    detail = package.found + (", with Delta" if damage is None else f", Delta jars: {damage}")
     return Check(
-        "Spark", found.ok and damage is None, detail, "analysis and the lake", "`make setup`"
+        "Spark", package.ok and damage is None, detail, "analysis and the lake", "`make setup`"
     )
 
 
@@ -149,11 +149,11 @@ def _emulation() -> Check:
 
 
 def _cubic() -> Check:
-    found = _CONGESTION.read_text().split() if _CONGESTION.exists() else []
+    algorithms = _CONGESTION.read_text().split() if _CONGESTION.exists() else []
     return Check(
         "congestion control",
-        "cubic" in found,
-        ", ".join(found),
+        "cubic" in algorithms,
+        ", ".join(algorithms),
         "network emulation",
         "modprobe tcp_cubic, or set `congestion_control` to one that is there",
     )

@@ -14,28 +14,29 @@ import signal
 from dataclasses import replace
 
 from penstock.domain.cluster import ClusterSpec
+from penstock.specs.files import draft_of
 from penstock.testbed.cluster import Cluster
-from penstock.testbed.parts import Parts, find_parts
+from penstock.testbed.toolchain import Toolchain, find_toolchain
 
 
-def make_archive(parts: Parts) -> None:
+def make_archive(toolchain: Toolchain) -> None:
     """Run one broker once, and let Java write down the classes it had loaded when it ends."""
-    draft = parts.class_archive.with_suffix(".draft")
     spec = ClusterSpec(brokers=1, observe=False)
-    try:
-        with Cluster(spec, parts=replace(parts, class_archive=draft, archive_classes=True)) as one:
-            one.process(1).send(signal.SIGTERM)
-            one.process(1).wait_ended(120)
-        draft.rename(parts.class_archive)
-    finally:
-        draft.unlink(missing_ok=True)
+    with (
+        draft_of(toolchain.class_archive) as draft,
+        Cluster(
+            spec, toolchain=replace(toolchain, class_archive=draft, archive_classes=True)
+        ) as cluster,
+    ):
+        cluster.process(1).send(signal.SIGTERM)
+        cluster.process(1).wait_ended(120)
 
 
 def main() -> None:
-    parts = find_parts(os.environ)
-    if not parts.class_archive.exists():
+    toolchain = find_toolchain(os.environ)
+    if not toolchain.class_archive.exists():
         print("preparing Kafka's classes for quick starts", flush=True)
-        make_archive(parts)
+        make_archive(toolchain)
 
 
 if __name__ == "__main__":

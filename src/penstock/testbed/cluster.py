@@ -15,27 +15,27 @@ from typing import Any, Self
 import psutil
 
 from penstock import specs
-from penstock.domain.cluster import ClusterSpec, TopicSpec
+from penstock.domain.cluster import ROUTER, ClusterSpec, TopicSpec
 from penstock.domain.errors import BadInput, TestbedError
 from penstock.domain.network import NetworkSpec
-from penstock.progress import Progress, silent
-from penstock.testbed import janitor, lease, nodes, preparation, security
-from penstock.testbed.connection import KafkaCluster
+from penstock.domain.progress import Progress, silent
+from penstock.kafka.connection import KafkaCluster
+from penstock.kafka.quotas import set_client_quotas
+from penstock.kafka.waiting import wait_until
+from penstock.testbed import janitor, lease, nodes, provisioning, security
 from penstock.testbed.kafka import HOSTS_FILE, broker_command
 from penstock.testbed.lease import Lease
 from penstock.testbed.machine import listens
 from penstock.testbed.network.hosts import Network
-from penstock.testbed.network.topology import ROUTER
 from penstock.testbed.nodes import Node, SecurityFiles
-from penstock.testbed.parts import Parts, find_parts
 from penstock.testbed.process import NodeProcess
-from penstock.testbed.waiting import wait_until
+from penstock.testbed.toolchain import Toolchain, find_toolchain
 
 START_TIMEOUT_S = 120.0
 
 
 class Cluster(KafkaCluster):
-    """Brokers as processes, on loopback or each in a network namespace of its own.
+    """Brokers as processes, on loopback or each in its own network namespace.
 
     Everything it makes carries the mark of its lease and is gone when it stops or its process
     ends, unless it was detached for later commands to attach to.
@@ -45,12 +45,12 @@ class Cluster(KafkaCluster):
         self,
         spec: ClusterSpec | None = None,
         *,
-        parts: Parts | None = None,
+        toolchain: Toolchain | None = None,
         name: str | None = None,
         on_progress: Progress = silent,
     ) -> None:
         self.spec = spec or ClusterSpec()
-        self.parts = parts or find_parts(os.environ)
+        self.toolchain = toolchain or find_toolchain(os.environ)
         self.nodes: tuple[Node, ...] = ()
         self.network: Network | None = None
         # The processes that a run has put on this cluster, by name, for faults that strike them.
@@ -72,10 +72,10 @@ class Cluster(KafkaCluster):
         self.stop()
 
     def start(self) -> None:
-        """Make the cluster; it returns when it is ready. Leaves nothing behind if that fails."""
-        lease.sweep(self.parts.root)
-        preparation.check(self.spec)
-        self._lease = lease.take(self.parts.root, name=self._name, owner_pid=os.getpid())
+        """Start the cluster; returns when it is ready. Cleans up if that fails."""
+        lease.sweep(self.toolchain.root, self._say)
+        provisioning.check(self.spec)
+        self._lease = lease.take(self.toolchain.root, name=self._name, owner_pid=os.getpid())
         try:
             self._janitor = janitor.watch(self._lease)
             self._make_network()
@@ -85,6 +85,9 @@ class Cluster(KafkaCluster):
                 process.start()
             self._write_state()
             self.wait_ready()
+            if self.spec.quotas.bytes_per_s():
+                with self.inside():
+                    set_client_quotas(self.client_config, self.spec.quotas)
         except BaseException:
             self.stop()
             raise
@@ -109,27 +112,27 @@ class Cluster(KafkaCluster):
             self._janitor.kill()
             self._janitor.wait()
             self._janitor = None
-        lease.detach(self.held)
+        lease.detach(self.lease)
 
     @classmethod
-    def attach(cls, held: Lease, parts: Parts) -> Self:
+    def attach(cls, testbed: Lease, toolchain: Toolchain) -> Self:
         """A detached cluster that another command started."""
         try:
-            state = json.loads((held.directory / "state.json").read_text())
+            state = json.loads((testbed.directory / "state.json").read_text())
         except (OSError, ValueError):
             raise TestbedError(
-                f"testbed {held.name!r} is not complete",
-                f"remove it: penstock testbed down {held.name}",
+                f"testbed {testbed.name!r} is not complete",
+                f"remove it: penstock testbed down {testbed.name}",
             ) from None
-        spec = specs.parse(state["spec"], ClusterSpec, source=f"testbed {held.name}")
-        cluster = cls(spec, parts=parts, name=held.name)
-        cluster._lease = held
+        spec = specs.parse(state["spec"], ClusterSpec, source=f"testbed {testbed.name}")
+        cluster = cls(spec, toolchain=toolchain, name=testbed.name)
+        cluster._lease = testbed
         cluster.nodes = tuple(Node(**node) for node in state["nodes"])
         if spec.security == "sasl_ssl":
-            cluster._security = security.load_keys(held.directory / "keys")
+            cluster._security = security.load_keys(testbed.directory / "keys")
         if spec.place == "namespaces":
             cluster.network = Network.attach(
-                held, spec.network or NetworkSpec(), nodes.host_names(spec)
+                testbed, spec.network or NetworkSpec(), nodes.host_names(spec)
             )
         cluster._make_processes()
         for process in cluster._processes.values():
@@ -167,21 +170,21 @@ class Cluster(KafkaCluster):
 
     @property
     def directory(self) -> Path:
-        """Where everything of this testbed lies while it lives."""
-        return self.held.directory
+        """The directory with all files of this testbed."""
+        return self.lease.directory
 
     @property
-    def held(self) -> Lease:
+    def lease(self) -> Lease:
         if self._lease is None:
             raise TestbedError("the cluster is not started", "use `with Cluster(spec) as cluster:`")
         return self._lease
 
     @property
     def emulated(self) -> Network:
-        """The network, for what makes no sense without one."""
+        """The network; raises on loopback."""
         if self.network is None:
             raise BadInput(
-                "this cluster is on loopback, which has no hosts and no links to change",
+                "this cluster is on loopback and has no network to change",
                 "use `place: namespaces` (needs root)",
             )
         return self.network
@@ -240,22 +243,22 @@ class Cluster(KafkaCluster):
             left_s(),
             "every broker to listen",
         )
-        wanted = set(self.broker_ids)
+        expected = set(self.broker_ids)
         self._await(
-            lambda: self.admin.broker_ids() == wanted,
+            lambda: self.admin.broker_ids() == expected,
             left_s(),
-            f"brokers {sorted(wanted)} to be registered",
+            f"brokers {sorted(expected)} to be registered",
         )
         if probe:
-            topic = f"penstock-ready-{self.held.id}"
-            copies = min(3, len(wanted))
-            self.create_topic(TopicSpec(name=topic, partitions=len(wanted), replication=copies))
-            self.admin.send(topic, partitions=len(wanted), messages=len(wanted), size_bytes=10)
+            topic = f"penstock-ready-{self.lease.id}"
+            copies = min(3, len(expected))
+            self.create_topic(TopicSpec(name=topic, partitions=len(expected), replication=copies))
+            self.admin.send(topic, partitions=len(expected), messages=len(expected), size_bytes=10)
             self.admin.delete_topic(topic)
         self._await(
             lambda: not self.admin.out_of_sync(),
             left_s(),
-            "all copies to be in sync",
+            "all replicas to be in sync",
             explain=lambda: "; ".join(self.admin.out_of_sync()[:5]),
         )
         return time.monotonic() - began
@@ -282,7 +285,7 @@ class Cluster(KafkaCluster):
         for process in self._processes.values():
             if process.has_died:
                 raise TestbedError(
-                    f"{process.node.name} ended by itself; the end of its log:\n"
+                    f"{process.node.name} exited unexpectedly; the end of its log:\n"
                     + "\n".join(f"    {line}" for line in process.log_tail().splitlines()),
                     "the first ERROR line names the cause; check `properties` and `heap_mb`",
                 )
@@ -293,19 +296,19 @@ class Cluster(KafkaCluster):
         if self.spec.place == "namespaces":
             self._say("building the network")
             self.network = Network.create(
-                self.held, self.spec.network or NetworkSpec(), nodes.host_names(self.spec)
+                self.lease, self.spec.network or NetworkSpec(), nodes.host_names(self.spec)
             )
 
     def _make_nodes(self) -> None:
         self._say("formatting storage")
-        self.nodes = preparation.place_nodes(self.spec, self.network)
+        self.nodes = provisioning.place_nodes(self.spec, self.network)
         if self.spec.security == "sasl_ssl":
             addresses = sorted({node.address for node in self.nodes})
             self._security = security.make_keys(self.directory / "keys", addresses)
-        preparation.write_files(
+        provisioning.write_files(
             self.spec,
-            self.parts,
-            self.held,
+            self.toolchain,
+            self.lease,
             self.nodes,
             self.network,
             self._security,
@@ -318,20 +321,20 @@ class Cluster(KafkaCluster):
             directory = self.directory / node.host
             heap = self.spec.heap_mb if node.is_broker else self.spec.controller_heap_mb
             command = broker_command(
-                self.parts,
+                self.toolchain,
                 directory,
                 heap,
                 self.spec.observe,
                 self.directory / HOSTS_FILE if self.network is not None else None,
             )
             self._processes[node.id] = NodeProcess(
-                node, directory, self.command_on(node.host, command), self._environment
+                node, directory, self.command_on(node.host, command), self._environment, self.lease
             )
 
     @property
     def _environment(self) -> dict[str, str]:
         # Two allocation arenas instead of eight per core: 30 MB less for every broker.
-        return {"PATH": os.defpath, "MALLOC_ARENA_MAX": "2", **self.held.environment}
+        return {"PATH": os.defpath, "MALLOC_ARENA_MAX": "2", **self.lease.environment}
 
     def _write_state(self) -> None:
         state: Mapping[str, Any] = {

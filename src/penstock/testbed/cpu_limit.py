@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.domain.errors import FaultDidNotTake, MissingPart
@@ -15,23 +15,9 @@ from penstock.testbed.lease import CGROUP_ROOTS, Lease
 _PERIOD_US, _LEAST_QUOTA_US = 20_000, 1_000
 
 
-@dataclass(frozen=True)
-class CpuLimit:
-    """A control group that holds one process to a share of a core."""
-
-    path: Path
-    pid: int
-    before: Path  # where the process was
-
-    def remove(self) -> None:
-        """Put the process back where it was."""
-        with suppress(ProcessLookupError):  # it ended meanwhile
-            (self.before / "cgroup.procs").write_text(str(self.pid))
-        self.path.rmdir()
-
-
-def limit_cpu(lease: Lease, name: str, pid: int, cores: float) -> CpuLimit:
-    """Hold `pid` to `cores`; read back from the kernel, so that it is known to be in force."""
+def limit_cpu(lease: Lease, name: str, pid: int, cores: float) -> Callable[[], None]:
+    """Hold `pid` to `cores`; read back from the kernel, so that it is known to be in force. The
+    result lifts the limit."""
     root = _root()
     path = root / f"{lease.prefix}{name}"
     period_us = max(_PERIOD_US, round(_LEAST_QUOTA_US / cores))
@@ -54,24 +40,28 @@ def limit_cpu(lease: Lease, name: str, pid: int, cores: float) -> CpuLimit:
         ) from None
     members = (path / "cgroup.procs").read_text().split()
     if str(pid) not in members or quota_file.read_text().strip() != text:
-        raise FaultDidNotTake(f"the kernel did not take the CPU limit of {cores:g} cores")
-    return CpuLimit(path, pid, before)
+        raise FaultDidNotTake(f"the kernel did not apply the CPU limit of {cores:g} cores")
+
+    def lift() -> None:
+        with suppress(ProcessLookupError):  # it ended meanwhile
+            (before / "cgroup.procs").write_text(str(pid))
+        path.rmdir()
+
+    return lift
 
 
 def _present_group(pid: int) -> str:
     """The process's place in the hierarchy of the cpu controller; lines are ID:CONTROLLERS:PATH."""
     lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
     groups = {names: path for _, names, path in (line.split(":", 2) for line in lines)}
-    return next(
-        (path for names, path in groups.items() if "cpu" in names.split(",")), groups.get("", "/")
-    )
+    own = [path for names, path in groups.items() if "cpu" in names.split(",")]
+    return own[0] if own else groups.get("", "/")
 
 
 def can_limit_cpu() -> bool:
-    try:
+    with suppress(MissingPart):
         return os.access(_root(), os.W_OK)
-    except MissingPart:
-        return False
+    return False
 
 
 def _root() -> Path:

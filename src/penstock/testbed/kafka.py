@@ -12,8 +12,8 @@ from pathlib import Path
 
 from penstock.domain.errors import TestbedError
 from penstock.testbed.agent import CONFIG_FILE
-from penstock.testbed.parts import Parts
 from penstock.testbed.security import write_private
+from penstock.testbed.toolchain import Toolchain
 
 LOG_CONFIG_FILE, HOSTS_FILE = "log4j2.properties", "hosts"
 # Console only: the process's output is its log file. Log4j's own shutdown hook would silence the
@@ -35,11 +35,11 @@ logger.jolokia.level = error
 
 
 def broker_command(
-    parts: Parts, directory: Path, heap_mb: int, observe: bool, hosts_file: Path | None
+    toolchain: Toolchain, directory: Path, heap_mb: int, observe: bool, hosts_file: Path | None
 ) -> list[str]:
     """The command line of one node. `directory` holds its `server.properties`."""
     return [
-        str(parts.java.path),
+        str(toolchain.java.path),
         f"-Xmx{heap_mb}m",
         f"-Xms{min(heap_mb, 256)}m",
         # Several brokers share this machine: one collector thread each instead of one per core.
@@ -51,24 +51,28 @@ def broker_command(
         # Compression libraries unpack themselves there, and a killed JVM does not tidy up.
         f"-Djava.io.tmpdir={directory}",
         f"-Dlog4j2.configurationFile={directory.parent / LOG_CONFIG_FILE}",
-        *([f"-javaagent:{parts.agent_jar}=config={directory / CONFIG_FILE}"] if observe else []),
+        *(
+            [f"-javaagent:{toolchain.agent_jar}=config={directory / CONFIG_FILE}"]
+            if observe
+            else []
+        ),
         # In a namespace nobody answers for names: TLS asks for that of every address it sees, and
         # waits five seconds each time.
         *([f"-Djdk.net.hosts.file={hosts_file}"] if hosts_file else []),
-        *_class_archive(parts),
+        *_class_archive(toolchain),
         "-cp",
-        parts.classpath,
+        toolchain.classpath,
         "kafka.Kafka",
         str(directory / "server.properties"),
     ]
 
 
-def _class_archive(parts: Parts) -> list[str]:
-    if parts.archive_classes:
-        return [f"-XX:ArchiveClassesAtExit={parts.class_archive}"]
-    if parts.class_archive.exists():
+def _class_archive(toolchain: Toolchain) -> list[str]:
+    if toolchain.archive_classes:
+        return [f"-XX:ArchiveClassesAtExit={toolchain.class_archive}"]
+    if toolchain.class_archive.exists():
         return [
-            f"-XX:SharedArchiveFile={parts.class_archive}",
+            f"-XX:SharedArchiveFile={toolchain.class_archive}",
             "-Xlog:cds=off",
             "-Xlog:cds+dynamic=off",
         ]
@@ -76,7 +80,7 @@ def _class_archive(parts: Parts) -> list[str]:
 
 
 def format_storage(
-    parts: Parts,
+    toolchain: Toolchain,
     nodes: list[tuple[Path, Path]],
     node_ids: list[int],
     scram: str | None,
@@ -91,13 +95,13 @@ def format_storage(
     cluster_id = random_uuid()
     properties, first_data = nodes[0]
     command = [
-        str(parts.java.path),
+        str(toolchain.java.path),
         "-Xshare:auto",
         "-XX:TieredStopAtLevel=1",
         f"-Dlog4j2.configurationFile={properties.parent.parent / LOG_CONFIG_FILE}",
         f"-Djava.io.tmpdir={properties.parent}",
         "-cp",
-        parts.classpath,
+        toolchain.classpath,
         "kafka.tools.StorageTool",
         "format",
         "-t",

@@ -8,12 +8,13 @@ the mark, which makes it the same after success, an error or a kill −9, and ha
 
 Ids are random and never used twice, so what removes one testbed cannot meet another; the name
 that a user gives is a label.
+
+Containers that share the root leave each other's testbeds alone: `ownership` says how they tell.
 """
 
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import re
 import secrets
@@ -21,16 +22,19 @@ import shutil
 import signal
 import stat
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import psutil
 
 from penstock.domain.errors import BadInput, TestbedError
-from penstock.testbed.waiting import wait_until
+from penstock.domain.progress import Progress, silent
+from penstock.kafka.waiting import wait_until
+from penstock.specs.files import draft_of
+from penstock.testbed import ownership
+from penstock.testbed.ownership import Claim, Standing
 
 MARK = "PENSTOCK_TESTBED"
 OWNER_FILE = "owner.json"
@@ -38,7 +42,14 @@ NETNS_DIR = Path("/run/netns")
 CGROUP_ROOTS = (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup"))
 TOOL_PATH = f"{os.defpath}:/usr/sbin:/sbin"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,29}")
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+# How long the owner of a testbed waits for its processes to end, and how long a sweep does, which
+# holds up a command that has nothing to do with them.
+_END_S, _SWEEP_S = 20.0, 5.0
+# In the directory of a testbed that a sweep could not remove.
+_LEFT_FILE = "left-for-later"
+
+# The locks of the testbeds that this process owns. They must last as long as the process does.
+_locks: dict[Path, int] = {}
 
 
 @dataclass(frozen=True)
@@ -61,7 +72,8 @@ class Lease:
     @property
     def name(self) -> str:
         """What the user calls it."""
-        return str(_claim(self).get("name") or self.id)
+        claim = _claim(self)
+        return claim.name or self.id if claim else self.id
 
     def namespace(self, host: str) -> str:
         return f"{self.prefix}{host}"
@@ -85,7 +97,9 @@ def take(root: Path, *, owner_pid: int, name: str | None = None) -> Lease:
     with suppress(FileExistsError):
         root.mkdir(mode=0o700, parents=True)
     with _locked(root):
-        if name is not None and any(held.name == name for held in leases(root)):
+        # Not those of other containers, nor one that only waits to be removed.
+        ours = (Standing.OWNED, Standing.DETACHED)
+        if name is not None and name in (it.name for it in leases(root) if standing(it) in ours):
             raise TestbedError(
                 f"a testbed called {name!r} exists already",
                 f"`penstock testbed down {name}` removes it; or choose another name",
@@ -96,18 +110,56 @@ def take(root: Path, *, owner_pid: int, name: str | None = None) -> Lease:
         # sees a directory without one.
         draft = root / f".{lease_id}"
         draft.mkdir(mode=0o700)
-        claim = {"owner": _identity(owner_pid), "name": name, "boot": _boot_id()}
-        (draft / OWNER_FILE).write_text(json.dumps(claim))
+        owner = ownership.owner(owner_pid)
+        claim = Claim(owner=owner, boot=ownership.boot_id(), place=_here(), name=name)
+        (draft / OWNER_FILE).write_text(claim.to_json())
+        _locks[lease.directory] = ownership.share_lock(draft)
         draft.rename(lease.directory)
     return lease
 
 
 def detach(lease: Lease) -> None:
-    """Let it outlive its owner: from now on it stays until somebody releases it."""
-    # Renamed into place: a sweep at this moment reads the old owner or the new one.
-    draft = lease.directory / f"{OWNER_FILE}.draft"
-    draft.write_text(json.dumps({**_claim(lease), "owner": None}))
-    draft.rename(lease.directory / OWNER_FILE)
+    """Let it outlive its owner: from now on it stays until it is released."""
+    if claim := _claim(lease):
+        _write_claim(lease, replace(claim, owner=None))
+
+
+def take_over(lease: Lease, owner_pid: int) -> None:
+    """Make a process the owner of a detached testbed, to remove it. If that process is killed or
+    fails, the testbed is abandoned, and a later command removes what is left."""
+    if claim := _claim(lease):
+        if lease.directory not in _locks:
+            _locks[lease.directory] = ownership.share_lock(lease.directory)
+        owner = ownership.owner(owner_pid)
+        _write_claim(lease, replace(claim, owner=owner, place=_here()))
+
+
+@contextmanager
+def lifeline(lease: Lease) -> Iterator[int]:
+    """A descriptor to start a process of this testbed with (`pass_fds`): as long as the process
+    runs, no other container takes the testbed for dead."""
+    descriptor = ownership.share_lock(lease.directory)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def spawn(
+    lease: Lease, command: Sequence[str], *, log: Path, cwd: Path, env: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    """Start a process of this testbed; what it says is added to `log`."""
+    with log.open("ab") as out, lifeline(lease) as lock:
+        return subprocess.Popen(
+            command,
+            env={**env, **lease.environment},
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            cwd=cwd,
+            start_new_session=True,  # a Ctrl-C at the terminal is for us, not for it
+            pass_fds=(lock,),
+        )
 
 
 def adopt(lease: Lease, parent: Path) -> Path:
@@ -119,7 +171,7 @@ def adopt(lease: Lease, parent: Path) -> Path:
         directory.mkdir(mode=0o700)
     except OSError as error:
         raise BadInput(
-            f"data_dir: nothing can be made in {parent}: {error.strerror}",
+            f"data_dir: cannot create files in {parent}: {error.strerror}",
             "give a directory that exists and can be written to",
         ) from None
     return directory
@@ -129,30 +181,26 @@ def adopt(lease: Lease, parent: Path) -> Path:
 
 
 def leases(root: Path) -> list[Lease]:
-    """Every testbed under `root`, whoever owns it."""
+    """Every testbed under `root`, of any owner."""
     if not root.exists():
         return []
     _check_root(root)
-    return [
-        Lease(path.name, path)
-        for path in sorted(root.iterdir())
-        if (path / OWNER_FILE).is_file() and not path.name.startswith(".")
-    ]
+    owned = sorted(root.glob(f"[!.]*/{OWNER_FILE}"))
+    return [Lease(file.parent.name, file.parent) for file in owned if file.is_file()]
 
 
-def is_detached(lease: Lease) -> bool:
-    return _claim(lease).get("owner") is None
-
-
-def is_abandoned(lease: Lease) -> bool:
-    """Whether nobody will release it: its owner died, or the machine was started anew."""
+def standing(lease: Lease) -> Standing:
+    """Whether somebody will release it, as far as it can be known from here."""
     claim = _claim(lease)
-    if not claim:
-        return False  # somebody is just releasing it, and the owner file goes last
-    if claim["boot"] != _boot_id():
-        return True
-    owner = claim["owner"]
-    return owner is not None and owner != _identity(owner["pid"])
+    if claim is None:
+        return Standing.OWNED  # somebody is just releasing it, and the owner file goes last
+    return ownership.judge(
+        claim,
+        boot=ownership.boot_id(),
+        here=_here(),
+        is_alive=lambda owner: ownership.owner(owner.pid) == owner,
+        is_locked=lambda: ownership.is_locked(lease.directory),
+    )
 
 
 def processes(lease: Lease) -> Iterator[psutil.Process]:
@@ -173,16 +221,20 @@ def namespaces(lease: Lease) -> list[str]:
 
 
 def cgroups(lease: Lease) -> list[Path]:
-    found = (root.glob(f"{lease.prefix}*") for root in CGROUP_ROOTS if root.is_dir())
-    return [path for paths in found for path in paths]
+    return [
+        path for root in CGROUP_ROOTS if root.is_dir() for path in root.glob(f"{lease.prefix}*")
+    ]
 
 
 # --- removing ---------------------------------------------------------------------------------
 
 
-def release(lease: Lease) -> None:
-    """Remove everything that carries the mark. May be repeated, and by any process."""
-    _kill_all(lease)
+def release(lease: Lease, *, patience_s: float = _END_S) -> None:
+    """Remove everything that carries the mark. May be repeated, and by any process.
+
+    A TestbedError if a process does not end in time; then the rest stays for the next try.
+    """
+    _kill_all(lease, patience_s)
     for namespace in namespaces(lease):
         subprocess.run(
             ["ip", "netns", "delete", namespace],
@@ -191,43 +243,79 @@ def release(lease: Lease) -> None:
             check=False,
         )
     # A process that has ended may still hold its cgroup for a moment.
-    wait_until(lambda: _remove_cgroups(lease), timeout_s=10, what="the CPU limits to be lifted")
+    wait_until(
+        lambda: _remove_cgroups(lease),
+        timeout_s=min(10, patience_s),
+        what="the CPU limits to be lifted",
+    )
     for directory in _adopted(lease):
         shutil.rmtree(directory, ignore_errors=True)
     _remove_directory(lease.directory)
+    if (lock := _locks.pop(lease.directory, None)) is not None:
+        os.close(lock)
 
 
-def sweep(root: Path) -> list[str]:
-    """Release every abandoned testbed under `root`; the names of those."""
+def sweep(root: Path, note: Progress = silent) -> list[str]:
+    """Release every abandoned testbed under `root`; the names of those.
+
+    The caller wants something else, so one that cannot be removed is left for later and `note` is
+    told: a process that hangs in the kernel does not react to SIGKILL until it is let go.
+    """
     swept: list[str] = []
     if not root.exists():
         return swept
     _check_root(root)
     with _locked(root):
         for lease in leases(root):
-            if is_abandoned(lease):
-                swept.append(lease.name)
-                release(lease)
+            if standing(lease) is not Standing.ABANDONED:
+                continue
+            name, left = lease.name, lease.directory / _LEFT_FILE
+            try:
+                # Its processes were killed by an earlier sweep: look, but do not wait again.
+                release(lease, patience_s=0 if left.exists() else _SWEEP_S)
+            except (TestbedError, OSError, psutil.Error) as error:
+                with suppress(OSError):
+                    left.touch()
+                note(f"testbed {name} cannot be removed yet: {error}")
+            else:
+                swept.append(name)
         # A claim is made under the lock, so a draft that is seen here was cut off.
         for draft in root.glob(".[0-9a-f]*"):
             shutil.rmtree(draft, ignore_errors=True)
     return swept
 
 
-def _kill_all(lease: Lease) -> None:
+def _kill_all(lease: Lease, patience_s: float) -> None:
     # A process that is ending shows no mark any more, so those once seen are watched by pid.
     seen: dict[int, psutil.Process] = {}
+
+    def alive() -> list[psutil.Process]:
+        return [process for process in seen.values() if _is_alive(process)]
 
     def ended() -> bool:
         for process in processes(lease):
             seen.setdefault(process.pid, process)
-        alive = [process for process in seen.values() if _is_alive(process)]
-        for process in alive:
+        left = alive()
+        for process in left:
             with suppress(psutil.NoSuchProcess):
                 process.send_signal(signal.SIGKILL)
-        return not alive
+        return not left
 
-    wait_until(ended, timeout_s=20, what=f"the processes of testbed {lease.id} to end")
+    wait_until(
+        ended,
+        timeout_s=patience_s,
+        what=f"the processes of testbed {lease.id} to end",
+        explain=lambda: (
+            f"{', '.join(map(_in_words, alive()))}; a process in disk-sleep reacts to SIGKILL only "
+            "when the disk or network file system that it waits for answers"
+        ),
+    )
+
+
+def _in_words(process: psutil.Process) -> str:
+    with suppress(psutil.Error):
+        return f"{process.name()} (pid {process.pid}, {process.status()})"
+    return f"pid {process.pid}"
 
 
 def _is_alive(process: psutil.Process) -> bool:
@@ -267,12 +355,12 @@ def _adopted(lease: Lease) -> list[Path]:
 
 def _check_root(root: Path) -> None:
     """What lies there is believed and removed, so nobody else may have written it."""
-    found = root.lstat()
-    ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
-    if not ours or found.st_mode & 0o022:
+    status = root.lstat()
+    ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
+    if not ours or status.st_mode & 0o022:
         raise TestbedError(
             f"{root} is not a directory that only this user can write to",
-            f"remove it (rm -r {root}) if nothing of yours is in it",
+            f"remove it (rm -r {root}) if you do not need its contents",
         )
 
 
@@ -288,25 +376,17 @@ def _locked(root: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _claim(lease: Lease) -> dict[str, Any]:
+def _claim(lease: Lease) -> Claim | None:
     with suppress(OSError, ValueError):
-        claim = json.loads((lease.directory / OWNER_FILE).read_text())
-        if isinstance(claim, dict) and claim.keys() >= {"owner", "boot"}:
-            return claim
-    return {}
-
-
-def _identity(pid: int) -> dict[str, int] | None:
-    """A process, told from a later one with the same pid by its start (in ticks since the boot,
-    which no correction of the clock moves). None if there is none, or only its zombie."""
-    with suppress(OSError, IndexError, ValueError):
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        if fields[0] != "Z":
-            return {"pid": pid, "start_ticks": int(fields[19])}
+        return Claim.from_json((lease.directory / OWNER_FILE).read_text())
     return None
 
 
-def _boot_id() -> str:
-    with suppress(OSError):
-        return _BOOT_ID.read_text().strip()
-    return ""
+def _write_claim(lease: Lease, claim: Claim) -> None:
+    # A sweep at this moment reads the old owner or the new one.
+    with draft_of(lease.directory / OWNER_FILE) as draft:
+        draft.write_text(claim.to_json())
+
+
+def _here() -> ownership.Place:
+    return ownership.here(CGROUP_ROOTS)

@@ -30,16 +30,16 @@ def free_ports(count: int) -> list[int]:
     with suppress(OSError, ValueError):
         end = int(_EPHEMERAL.read_text().split()[0])
         candidates = random.sample(range(_FIRST_PORT, end), min(20 * count, end - _FIRST_PORT))
-        found = [port for port in candidates if taken_port([port]) is None]
-        if len(found) >= count:
-            return found[:count]
-    held = [socket.socket() for _ in range(count)]  # all at once, so that none comes twice
+        free = [port for port in candidates if taken_port([port]) is None]
+        if len(free) >= count:
+            return free[:count]
+    probes = [socket.socket() for _ in range(count)]  # all at once, so that none comes twice
     try:
-        for probe in held:
+        for probe in probes:
             probe.bind(("127.0.0.1", 0))
-        return [int(probe.getsockname()[1]) for probe in held]
+        return [int(probe.getsockname()[1]) for probe in probes]
     finally:
-        for probe in held:
+        for probe in probes:
             probe.close()
 
 

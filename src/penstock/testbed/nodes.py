@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.domain.client import property_text
 from penstock.domain.cluster import ClusterSpec
 from penstock.domain.network.condition import HostNames
 
@@ -93,7 +94,7 @@ def node_properties(
         "listeners": ",".join(listeners),
         "listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "log.dirs": str(data_dir),
-        # A topic that nobody made hides a typing mistake, and its settings are nobody's choice.
+        # An automatically created topic hides a typing mistake, and has settings that nobody chose.
         "auto.create.topics.enable": "false",
         "default.replication.factor": copies,
         "offsets.topic.replication.factor": copies,
@@ -111,7 +112,7 @@ def node_properties(
         properties["inter.broker.listener.name"] = "CLIENT"
     if security is not None:
         properties |= _security_properties(node, security)
-    return properties | {name: _text(value) for name, value in spec.properties.items()}
+    return properties | {name: property_text(value) for name, value in spec.properties.items()}
 
 
 def _security_properties(node: Node, files: SecurityFiles) -> dict[str, str]:
@@ -171,7 +172,3 @@ def render_properties(properties: Mapping[str, str]) -> str:
         f"{escaped(name, ' =:#!')}={escaped(value, '')}\n"
         for name, value in sorted(properties.items())
     )
-
-
-def _text(value: str | int | float | bool) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""Reads the broker's own view from running brokers, and what the system says of their processes."""
+"""Reads the brokers' own metrics, and the system's figures for their processes."""
 
 from __future__ import annotations
 
@@ -39,20 +39,16 @@ _TIMES = {
     "p99_ms": "99thPercentile",
     "max_ms": "Max",
 }
+_TOPICS = "kafka.server:type=BrokerTopicMetrics,name="
+_REPLICAS = "kafka.server:type=ReplicaManager,name="
 _COUNTERS = {
-    "messages_in": ("kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec", "Count"),
-    "bytes_in": ("kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec", "Count"),
-    "bytes_out": ("kafka.server:type=BrokerTopicMetrics,name=BytesOutPerSec", "Count"),
-    "replication_bytes_in": (
-        "kafka.server:type=BrokerTopicMetrics,name=ReplicationBytesInPerSec",
-        "Count",
-    ),
-    "under_replicated_partitions": (
-        "kafka.server:type=ReplicaManager,name=UnderReplicatedPartitions",
-        "Value",
-    ),
-    "leaders": ("kafka.server:type=ReplicaManager,name=LeaderCount", "Value"),
-    "partitions": ("kafka.server:type=ReplicaManager,name=PartitionCount", "Value"),
+    "messages_in": (f"{_TOPICS}MessagesInPerSec", "Count"),
+    "bytes_in": (f"{_TOPICS}BytesInPerSec", "Count"),
+    "bytes_out": (f"{_TOPICS}BytesOutPerSec", "Count"),
+    "replication_bytes_in": (f"{_TOPICS}ReplicationBytesInPerSec", "Count"),
+    "under_replicated_partitions": (f"{_REPLICAS}UnderReplicatedPartitions", "Value"),
+    "leaders": (f"{_REPLICAS}LeaderCount", "Value"),
+    "partitions": (f"{_REPLICAS}PartitionCount", "Value"),
 }
 _MBEANS = [
     *(
@@ -68,24 +64,24 @@ Answers = Mapping[str, Mapping[str, Any]]
 
 
 def observe(cluster: Cluster, timeout_s: float = 2.0) -> dict[int, BrokerView]:
-    """The view of every broker, now. One that cannot answer is shown as what it is."""
+    """The view of every broker, now. Unreachable brokers are included with their state."""
     return {broker: _view(cluster, broker, timeout_s=timeout_s) for broker in cluster.broker_ids}
 
 
 def process_view(cluster: Cluster) -> dict[int, BrokerView]:
-    """What the system says of every broker's process. The brokers are not asked anything."""
+    """The system's figures for every broker's process. The brokers are not asked."""
     return {broker: _view(cluster, broker, asks=False) for broker in cluster.broker_ids}
 
 
 def active_controller(cluster: Cluster, timeout_s: float = 2.0) -> int:
-    """The node that is the active controller. (Clients are told a random broker: KIP-590.)"""
+    """The node that is the active controller. (Clients get a random broker: KIP-590.)"""
     for node in cluster.nodes:
         process = cluster.process(node.id)
         if node.is_controller and process.is_running and not process.is_paused:
             answers = _ask(cluster, process, [(_ACTIVE, ["Value"])], timeout_s) or {}
             if answers.get(_ACTIVE, {}).get("Value") == 1:
                 return node.id
-    raise TestbedError("no node says that it is the active controller", "is `observe` off?")
+    raise TestbedError("no node reports to be the active controller", "check that `observe` is on")
 
 
 def _ask(
@@ -148,8 +144,8 @@ def _own(answers: Answers) -> OwnCounters:
 def _request_times(request: RequestClass, answers: Answers) -> RequestTimes:
     def times(name: str) -> Times:
         mbean = f"kafka.network:type=RequestMetrics,name={name},request={request}"
-        found = answers.get(mbean, {})
-        values = {field: found.get(attribute, 0) for field, attribute in _TIMES.items()}
+        attributes = answers.get(mbean, {})
+        values = {field: attributes.get(attribute, 0) for field, attribute in _TIMES.items()}
         return Times(**{**values, "count": int(values["count"])})
 
     return RequestTimes(**{phase: times(name) for phase, name in _PHASES.items()})

@@ -12,17 +12,26 @@ from pathlib import Path
 import psutil
 
 from penstock.domain.errors import TestbedError
+from penstock.kafka.waiting import wait_until
+from penstock.testbed.lease import Lease, spawn
 from penstock.testbed.nodes import Node
-from penstock.testbed.waiting import wait_until
+
+_END_S = 5.0
 
 
 class NodeProcess:
     """The process of one node. Its pid lies in a file, so another command can find it again."""
 
     def __init__(
-        self, node: Node, directory: Path, command: list[str], environment: Mapping[str, str]
+        self,
+        node: Node,
+        directory: Path,
+        command: list[str],
+        environment: Mapping[str, str],
+        lease: Lease,
     ) -> None:
         self.node = node
+        self._lease = lease
         self.directory = directory
         self._command = command
         self._environment = dict(environment)
@@ -42,16 +51,9 @@ class NodeProcess:
     def start(self) -> None:
         if self.is_running:
             raise TestbedError(f"{self.node.name} runs already")
-        with self.log.open("ab") as log:
-            self._child = subprocess.Popen(
-                self._command,
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                cwd=self.directory,
-                start_new_session=True,  # a Ctrl-C at the terminal is for us, not for the broker
-            )
+        self._child = spawn(
+            self._lease, self._command, log=self.log, cwd=self.directory, env=self._environment
+        )
         (self.directory / "pid").write_text(str(self._child.pid))
         self._wanted = True
 
@@ -60,11 +62,15 @@ class NodeProcess:
         self._wanted = self.is_running
 
     def end(self) -> None:
-        """Kill it for good; returns when it holds nothing any more."""
+        """Kill it for good; returns when it holds nothing any more.
+
+        One that hangs in the kernel is left after a while: releasing the lease reports it.
+        """
         self._wanted = False
         if self._child is not None:
             self._child.kill()
-            self._child.wait()
+            with suppress(subprocess.TimeoutExpired):
+                self._child.wait(_END_S)
 
     @property
     def process(self) -> psutil.Process | None:
@@ -85,7 +91,7 @@ class NodeProcess:
 
     @property
     def has_died(self) -> bool:
-        """Whether it ended although nobody asked it to."""
+        """Whether it exited unexpectedly."""
         return self._wanted and not self.is_running
 
     @property
@@ -114,12 +120,12 @@ class NodeProcess:
         """The end of its log with what it complained about first, without stack frames."""
         with suppress(OSError):
             text = self.log.read_text(errors="replace").splitlines()
-            told = [line for line in text if not line.startswith(("\tat ", "\t... "))]
+            messages = [line for line in text if not line.startswith(("\tat ", "\t... "))]
             grave = [
                 line
-                for i, line in enumerate(told)
+                for i, line in enumerate(messages)
                 # The line after an error is the exception it came with.
-                if " ERROR " in line or (i and " ERROR " in told[i - 1])
+                if " ERROR " in line or (i and " ERROR " in messages[i - 1])
             ]
-            return "\n".join(dict.fromkeys([*grave[-6:], *told[-lines:]]))
+            return "\n".join(dict.fromkeys([*grave[-6:], *messages[-lines:]]))
         return "(no log)"

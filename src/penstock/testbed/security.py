@@ -23,9 +23,7 @@ def make_keys(directory: Path, addresses: list[str]) -> SecurityFiles:
     # Kafka reads PKCS#8 only.
     key = serialization.load_pem_private_key(certificate.private_key_pem.bytes(), password=None)
     key_pem = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     chain = b"".join(blob.bytes() for blob in certificate.cert_chain_pems)
     write_private(directory / "ca.pem", authority.cert_pem.bytes())

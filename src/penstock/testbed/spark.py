@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Self
 
-from penstock.domain.errors import MissingPart, TestbedError
-from penstock.java import find_java
+from penstock.domain.errors import TestbedError
+from penstock.java.find import find_java
+from penstock.java.ivy import pyspark_jar_dir
+from penstock.kafka.waiting import wait_until
 from penstock.testbed import janitor, lease
 from penstock.testbed.lease import Lease
 from penstock.testbed.machine import free_ports, listens
-from penstock.testbed.waiting import wait_until
 
 _HOST = "127.0.0.1"
 _START_S = 60.0
@@ -75,28 +75,17 @@ class SparkCluster:
         )
 
     def _run(self, name: str, program: str, *options: str) -> Path:
-        home = _spark_home()
+        home = pyspark_jar_dir().parent
+        assert self._lease is not None
         log = self._directory / f"{name}.log"
-        with log.open("wb") as out:
-            self._children.append(
-                subprocess.Popen(
-                    [
-                        str(home / "bin" / "spark-class"),
-                        f"org.apache.spark.{program}",
-                        *("--host", _HOST, *options),
-                    ],
-                    env=self._environment(home),
-                    stdin=subprocess.DEVNULL,
-                    stdout=out,
-                    stderr=subprocess.STDOUT,
-                    cwd=self._directory,
-                    start_new_session=True,
-                )
-            )
+        command = [str(home / "bin" / "spark-class"), f"org.apache.spark.{program}"]
+        command += ["--host", _HOST, *options]
+        env = self._environment(home)
+        child = lease.spawn(self._lease, command, log=log, cwd=self._directory, env=env)
+        self._children.append(child)
         return log
 
     def _environment(self, home: Path) -> dict[str, str]:
-        assert self._lease is not None
         return {
             "PATH": os.defpath,
             "JAVA_HOME": str(find_java(os.environ).path.resolve().parent.parent),
@@ -105,7 +94,6 @@ class SparkCluster:
             "SPARK_LOCAL_DIRS": str(self._directory / "local"),
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:-UsePerfData",
-            **self._lease.environment,
         }
 
     @property
@@ -117,14 +105,7 @@ class SparkCluster:
         def alive_and_so() -> bool:
             if any(child.poll() is not None for child in self._children):
                 tail = "\n".join(log.read_text(errors="replace").splitlines()[-8:])
-                raise TestbedError(f"a process of the Spark cluster ended by itself:\n{tail}")
+                raise TestbedError(f"a process of the Spark cluster exited unexpectedly:\n{tail}")
             return holds()
 
         wait_until(alive_and_so, timeout_s=_START_S, what=what)
-
-
-def _spark_home() -> Path:
-    found = find_spec("pyspark")
-    if found is None or found.origin is None:
-        raise MissingPart("PySpark is not installed", "make setup")
-    return Path(found.origin).parent

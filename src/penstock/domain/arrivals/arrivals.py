@@ -1,4 +1,4 @@
-"""When messages are due: the abstract word. The kinds are the other modules of this package."""
+"""When messages are due: the abstract class. The kinds are the other modules of this package."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from penstock.domain.value import Value
 @dataclass(frozen=True, kw_only=True)
 class Arrivals(Value, ABC):
     """When messages are due. The schedule is fixed in advance: load is open loop."""
+
+    plugin_group = "penstock.arrivals"
 
     @abstractmethod
     def times_s(self, rng: Random) -> Iterator[float]:

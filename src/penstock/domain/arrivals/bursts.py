@@ -29,7 +29,7 @@ class BurstArrivals(Arrivals):
         while True:
             ends = begins + rng.expovariate(1 / (self.busy_s if is_busy else self.calm_s))
             rate = self.busy_per_s if is_busy else self.calm_per_s
-            # Exponential gaps have no memory, so each spell may start counting anew.
+            # Exponential gaps have no memory, so each spell may start counting from zero.
             now = begins + rng.expovariate(rate) if rate else ends
             while now < ends:
                 yield now

@@ -1,4 +1,4 @@
-"""Messages at equal distances."""
+"""Messages at equal intervals."""
 
 from __future__ import annotations
 

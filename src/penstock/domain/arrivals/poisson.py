@@ -1,4 +1,4 @@
-"""Messages that know nothing of each other."""
+"""Messages at independent, exponentially distributed distances."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages at the times that somebody recorded."""
+"""Messages at recorded times."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from penstock.domain.value import Bound, Doc, FieldError
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedArrivals(Arrivals):
-    """A recorded trace of times, played back, from the beginning again when it has ended.
+    """Recorded times, played back in a loop.
 
-    A file is read by whoever carries the run out (`with_times`); this is its description.
+    The run reads the file (`with_times`); this only names it.
     """
 
     kind = "recorded"
@@ -29,11 +29,11 @@ class RecordedArrivals(Arrivals):
         self.require(bool(self.file or self.at_s), "file", "must be given, or `at_s`")
         for before, after in pairwise(self.at_s):
             if after < before:
-                fix = f"must not be earlier than {before:g}, the one before"
+                fix = f"must not be earlier than the time before it ({before:g})"
                 raise FieldError("at_s", after, fix)
 
     def with_times(self, times: Sequence[float]) -> RecordedArrivals:
-        """The same with what its file says."""
+        """A copy with the times of its file."""
         if not times:
             raise FieldError("file", self.file, "has no times in it")
         return replace(self, at_s=tuple(times))
@@ -50,12 +50,12 @@ class RecordedArrivals(Arrivals):
 
     @property
     def _period_s(self) -> float:
-        """The recording's own mean gap stands between its end and its next beginning."""
+        """The mean gap of the recording separates its end from its next start."""
         times = self._times()
         length = times[-1] - times[0]
         return length + length / (len(times) - 1) if length > 0 else 1.0
 
     def _times(self) -> tuple[float, ...]:
         if not self.at_s:
-            raise FieldError("file", self.file, "was not read yet")
+            raise FieldError("file", self.file, "has not been read yet")
         return self.at_s

@@ -1,1 +1,1 @@
-"""The words of topics to the lake: pipeline, stream, decoder, plan of lanes, order, report."""
+"""Values of a pipeline from topics to the lake: stream, decoder, plan of lanes, order, report."""

@@ -1,4 +1,4 @@
-"""Types of columns as people write them: `long`, `array<string>`, `struct<a:long,b:double>`.
+"""Column types in pipeline files: `long`, `array<string>`, `struct<a:long,b:double>`.
 
 The names are those of Spark's SQL and of Delta.
 """
@@ -8,17 +8,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-SCALARS = (
-    "binary",
-    "boolean",
-    "date",
-    "double",
-    "float",
-    "int",
-    "long",
-    "string",
-    "timestamp",
-)
+SCALARS = ("binary", "boolean", "date", "double", "float", "int", "long", "string", "timestamp")
+_NO_TYPE = f"is not a type; use {', '.join(SCALARS)}, array<…> or struct<name:type,…>"
 _TOKEN = re.compile(r"\s*([A-Za-z_]\w*|[<>:,])")
 
 
@@ -41,14 +32,14 @@ ColumnType = Scalar | ArrayOf | StructOf
 
 
 def parse_type(text: str) -> ColumnType:
-    """Raises ValueError with what would be right."""
+    """Raises ValueError; its text says what is allowed."""
     tokens = _TOKEN.findall(text)
     if "".join(tokens) != re.sub(r"\s", "", text):
-        raise ValueError(f"is no type; use {', '.join(SCALARS)}, array<…> or struct<name:type,…>")
-    found, rest = _parse(tokens)
+        raise ValueError(_NO_TYPE)
+    kind, rest = _parse(tokens)
     if rest:
         raise ValueError(f"has {''.join(rest)!r} after the type")
-    return found
+    return kind
 
 
 def _parse(tokens: list[str]) -> tuple[ColumnType, list[str]]:
@@ -59,7 +50,7 @@ def _parse(tokens: list[str]) -> tuple[ColumnType, list[str]]:
     if head == "struct":
         return _struct(_expect("<", rest))
     if head not in SCALARS:
-        raise ValueError(f"is no type; use {', '.join(SCALARS)}, array<…> or struct<name:type,…>")
+        raise ValueError(_NO_TYPE)
     return Scalar(head), rest
 
 

@@ -1,4 +1,4 @@
-"""A pipeline as a user writes it down: which topics go to which tables, how, and how fresh."""
+"""The pipeline file: which topics go to which tables, how they are decoded, and how often."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
+from penstock.domain import plugins
 from penstock.domain.autoscaling import Autoscaling
-from penstock.domain.client import is_secret
-from penstock.domain.lake.decoder import Decoder, RawDecoder
+from penstock.domain.client import check_properties
+from penstock.domain.lake.decoder import Decoder
 from penstock.domain.value import Bound, Doc, FieldError, Value
 
-# What a pipeline decides itself, with the way to get what is meant.
+# Consumer properties that the pipeline sets itself, each with what to use instead.
 _RESERVED = {
     "auto.offset.reset": "see `start` and `lost_offsets`",
-    "enable.auto.commit": "positions are kept with the tables",
-    "enable.auto.offset.store": "positions are kept with the tables",
+    "enable.auto.commit": "positions are stored with the tables",
+    "enable.auto.offset.store": "positions are stored with the tables",
     "enable.partition.eof": "set by the pipeline",
     "group.id": "a pipeline's lanes are assigned their partitions, and join no group",
 }
@@ -26,13 +27,13 @@ _NAME_FIX = "must be 1 to 100 letters, digits, '.', '_' or '-', and begin with a
 
 @dataclass(frozen=True, kw_only=True)
 class TableBy(Value):
-    """The table by what a column of the record says."""
+    """Chooses the table by the value of a column."""
 
     column: str
-    tables: Annotated[Mapping[str, str], Doc("its text → table")]
-    otherwise: Annotated[str | None, Doc("for every other; without, such a record is rejected")] = (
-        None
-    )
+    tables: Annotated[Mapping[str, str], Doc("value as text → table")]
+    otherwise: Annotated[
+        str | None, Doc("for any other value; if not set, such a record is rejected")
+    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -49,12 +50,12 @@ class Stream(Value):
     """Topics whose records are decoded alike, and the table or tables that they go to."""
 
     topics: Annotated[tuple[str, ...], Doc("names, or patterns that begin with ^")]
-    decoder: Decoder = field(default_factory=RawDecoder)
+    decoder: Decoder = field(default_factory=lambda: plugins.get("penstock.decoders", "raw")())
     ignore: Annotated[
         Mapping[str, tuple[str | int | bool, ...]],
         Doc("column → values: records that have one of them are not landed, but counted"),
     ] = field(default_factory=dict)
-    table: Annotated[str | None, Doc("where its records go")] = None
+    table: Annotated[str | None, Doc("target table")] = None
     table_by: Annotated[TableBy | None, Doc("or several tables, by a column")] = None
 
     def __post_init__(self) -> None:
@@ -65,9 +66,11 @@ class Stream(Value):
                 try:
                     re.compile(topic)
                 except re.error as error:
-                    raise FieldError("topics", topic, f"is no pattern: {error}") from None
+                    raise FieldError("topics", topic, f"is not a valid pattern: {error}") from None
         self.require(
-            (self.table is None) != (self.table_by is None), "table", "give it, or `table_by`"
+            (self.table is None) != (self.table_by is None),
+            "table",
+            "set either `table` or `table_by`",
         )
         for name in self.tables:
             if not _NAME.fullmatch(name):
@@ -85,74 +88,102 @@ class Stream(Value):
 class Pipeline(Value):
     """Topics to the lake: one streaming query whose lanes read, decode and write."""
 
-    name: Annotated[str, Doc("of the pipeline; its ledger and rejects are called after it")]
+    name: Annotated[str, Doc("of the pipeline; prefix of the ledger and rejects tables")]
     bootstrap_servers: Annotated[str, Doc("HOST:PORT, …")]
     client_properties: Annotated[
-        str | None, Doc("a Kafka client.properties, for security; its content is kept nowhere")
+        str | None, Doc("a Kafka client.properties, for security; its content is never stored")
     ] = None
     settings: Annotated[
         Mapping[str, str | int | float | bool], Doc("any consumer property, by Kafka's name")
     ] = field(default_factory=dict)
     autoscaling: Annotated[
         Autoscaling,
-        Doc("how lanes follow the write speed, if the pipeline is run with --autoscale"),
+        Doc("how lanes scale with the write rate, with --autoscale"),
     ] = field(default_factory=Autoscaling)
-    streams: Annotated[tuple[Stream, ...], Doc("the first whose topics fit a topic takes it")]
+    streams: Annotated[tuple[Stream, ...], Doc("a topic goes to the first stream that matches it")]
     lake: Annotated[str, Doc("the directory of the tables")]
     checkpoint: Annotated[
-        str | None, Doc("the directory of the pipeline's memory; default: LAKE/_pipelines/NAME")
+        str | None, Doc("directory of the pipeline's checkpoint; default: LAKE/_pipelines/NAME")
     ] = None
     lanes: Annotated[
-        int, Bound(ge=1, le=1000), Doc("consumers at work side by side, while no plan says else")
+        int, Bound(ge=1, le=1000), Doc("number of parallel consumers, unless a plan says otherwise")
     ] = 2
     lane_bytes: Annotated[
-        int, Bound(ge=1000), Doc("a lane ends its part of a micro-batch after so many bytes")
+        int,
+        Bound(ge=1000),
+        Doc("a lane ends its part of a micro-batch after this many bytes of keys and values"),
     ] = 32_000_000
     lane_seconds: Annotated[
-        float, Bound(gt=0, le=600), Doc("or after so long, whatever it has got by then")
+        float, Bound(gt=0, le=600), Doc("or after this time, whichever comes first")
     ] = 2.0
-    lane_bytes_per_s: Annotated[
-        float | None, Bound(gt=0), Doc("a lane lands no more than this, to spare what it writes to")
+    lane_limit_bytes_per_s: Annotated[
+        float | None,
+        Bound(gt=0),
+        Doc("throttle: a lane lands no more than this, to protect the storage"),
     ] = None
     every_s: Annotated[
         float,
         Bound(ge=0, le=3600),
-        Doc("a micro-batch begins at most so often: data are as old as this, files as large"),
+        Doc(
+            "minimum time between the starts of two micro-batches, unless a lane is behind; a higher "
+            "value gives older data and larger files"
+        ),
     ] = 5.0
     start: Annotated[Literal["earliest", "latest"], Doc("where a new pipeline begins to read")] = (
         "earliest"
     )
     lost_offsets: Annotated[
-        Literal["fail", "go-on"],
-        Doc("if records are deleted before they were read: stop, or note the range and go on"),
+        Literal["fail", "continue"],
+        Doc("if a topic loses unread records, or landed ones by truncation: stop, or record it"),
     ] = "fail"
     discover_s: Annotated[
-        float, Bound(gt=0, le=3600), Doc("how often new topics and partitions are looked for")
+        float, Bound(gt=0, le=3600), Doc("how often to look for new topics and partitions")
     ] = 10.0
     compression: Literal["zstd", "snappy", "none"] = "zstd"
+    record_seconds: Annotated[
+        float,
+        Bound(gt=0, le=600),
+        Doc("records that take avro or function longer to decode are rejected"),
+    ] = 5.0
+    record_memory_mb: Annotated[
+        int,
+        Bound(ge=64, le=1_000_000),
+        Doc("records that take more memory to decode are rejected"),
+    ] = 1024
+    rejects_warn_share: Annotated[
+        float,
+        Bound(ge=0, le=1),
+        Doc("warn if more than this share of the last minute's records was rejected"),
+    ] = 0.01
+    rejects_stop_share: Annotated[
+        float | None,
+        Bound(gt=0, le=1),
+        Doc("stop if more than this share of the last minute's records was rejected"),
+    ] = None
+    lane_secrets: Annotated[
+        Literal["encrypted", "from-file", "clear-text"],
+        Doc(
+            "how lanes on other machines get the secrets of client_properties: sent, if Spark "
+            "encrypts its traffic; read there from a file at the same path; or sent in any case"
+        ),
+    ] = "encrypted"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.require(bool(_NAME.fullmatch(self.name)), "name", _NAME_FIX)
         self.require(bool(self.streams), "streams", "must have at least one entry")
-        for name, value in self.settings.items():
-            if is_secret(name):
-                fix = "is a secret: put it in a client.properties file, since this is kept"
-                raise FieldError(f"settings.{name}", "[hidden]", fix)
-            if name in _RESERVED:
-                raise FieldError(
-                    f"settings.{name}", value, f"cannot be set here: {_RESERVED[name]}"
-                )
+        fix = "is a secret: put it in a client.properties file, since this file is stored"
+        check_properties("settings", self.settings, fix, _RESERVED)
         own = {self.ledger_table, self.rejects_table}
         decoders: dict[str, Decoder] = {}
         for i, stream in enumerate(self.streams):
             for table in stream.tables:
                 where = f"streams.{i}.table"
                 if table in own:
-                    raise FieldError(where, table, "is a table of the pipeline's own; rename it")
+                    raise FieldError(where, table, "is reserved for the pipeline itself; rename it")
                 if decoders.setdefault(table, stream.decoder) != stream.decoder:
                     raise FieldError(
-                        where, table, "is given two decoders, and a table has one set of columns"
+                        where, table, "has two decoders, but a table has one set of columns"
                     )
 
     @property

@@ -1,4 +1,4 @@
-"""Which partitions on which lane. A plan is a value; who makes it is another matter. Pure."""
+"""Plans: which lane reads which partitions. Pure."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import Annotated
 
-from penstock.domain.lake.partition import Partition
+from penstock.domain.lake.partition import Partition, check_name
 from penstock.domain.lake.report import LaneReport
 from penstock.domain.value import Doc, FieldError, Value
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(Value):
-    """The lanes and what each owns. Holds for whole micro-batches."""
+    """The partitions of each lane. It changes only between micro-batches."""
 
     version: Annotated[int, Doc("counts up with every change")] = 0
     lanes: Annotated[tuple[tuple[str, ...], ...], Doc("per lane its partitions: orders-0, …")]
@@ -24,10 +24,7 @@ class Plan(Value):
         seen: dict[str, int] = {}
         for i, lane in enumerate(self.lanes):
             for name in lane:
-                try:
-                    Partition.parse(name)
-                except ValueError as error:
-                    raise FieldError(f"lanes.{i}", name, str(error)) from None
+                check_name(f"lanes.{i}", name)
                 if name in seen:
                     fix = f"is on lane {seen[name]} too; a partition is read by one lane only"
                     raise FieldError(f"lanes.{i}", name, fix)
@@ -35,31 +32,31 @@ class Plan(Value):
 
 
 def fitted(plan: Plan, partitions: Collection[Partition]) -> list[list[Partition]]:
-    """The lanes of a plan with these partitions and no others.
+    """The lanes of a plan, restricted to these partitions.
 
-    What the plan does not know yet (a new partition) goes to the lane with the fewest.
+    A partition that the plan does not contain (a new one) goes to the lane with the fewest.
     """
-    wanted = set(partitions)
+    present = set(partitions)
     lanes = [
-        [p for p in (Partition.parse(name) for name in lane) if p in wanted] for lane in plan.lanes
+        [p for p in (Partition.parse(name) for name in lane) if p in present] for lane in plan.lanes
     ] or [[]]
-    rest = wanted.difference(*lanes)
+    rest = present.difference(*lanes)
     for partition in sorted(rest):
         min(lanes, key=len).append(partition)
     return lanes
 
 
 def even_plan(lanes: int, partitions: Sequence[Partition]) -> Plan:
-    """The default: partitions in turn, so that those of one topic are spread."""
+    """The default: round robin, so that the partitions of one topic are spread."""
     ordered = sorted(partitions)
     return Plan(lanes=tuple(tuple(str(p) for p in ordered[i::lanes]) for i in range(lanes)))
 
 
 def in_turn(lanes: Sequence[LaneReport]) -> dict[int, int]:
-    """Lane → its place in the order in which tasks begin, after these of the last micro-batch.
+    """Lane → when its task should start, given the lane reports of the last micro-batch.
 
-    Spark gives the next task to the worker that has been idle longest. In this order it is most
-    likely the one that has the lane's consumer, and what that has fetched already.
+    Spark gives the next task to the worker that has been idle longest. In this order, that is most
+    likely the worker that has the lane's consumer and what it has prefetched.
     """
     own: dict[str, list[LaneReport]] = {}
     for lane in sorted(lanes, key=lambda lane: lane.ended_ms):

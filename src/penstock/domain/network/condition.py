@@ -1,4 +1,4 @@
-"""A link's condition, the network of a testbed, and a trace that changes it over time."""
+"""A link's condition, the network of a testbed, and a profile of how it changes over time."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import Annotated, Literal
 from penstock.domain.network.delay import Delay
 from penstock.domain.network.loss import Loss
 from penstock.domain.value import Bound, Doc, FieldError, Value
-
-HOST_GROUPS = ("producers", "brokers", "consumers", "any")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,24 +22,23 @@ class LinkCondition(Value):
     loss: Annotated[Loss | None, Doc("which packets are lost")] = None
     duplicate: Annotated[float, Bound(ge=0, le=1), Doc("share of packets sent twice")] = 0.0
     reorder: Annotated[
-        float, Bound(ge=0, le=1), Doc("share of packets that skip the delay and so overtake")
+        float, Bound(ge=0, le=1), Doc("share of packets that skip the delay and so overtake others")
     ] = 0.0
     in_order: Annotated[
         bool,
-        Doc("keep the order of packets although their delays vary; a late one then holds the rest"),
+        Doc(
+            "keep the order of packets although their delays vary; a late packet delays the ones behind it"
+        ),
     ] = False
     rate_mbit: Annotated[
-        float | None, Bound(gt=0, le=100_000), Doc("bandwidth in Mbit/s; unlimited if absent")
+        float | None, Bound(gt=0, le=100_000), Doc("bandwidth in Mbit/s; default: unlimited")
     ] = None
-    cut: Annotated[bool, Doc("nothing passes at all")] = False
+    cut: Annotated[bool, Doc("drop all packets")] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require(
-            not self.reorder or self.delay is not None,
-            "reorder",
-            "needs a delay: a packet overtakes others by skipping theirs",
-        )
+        fix = "needs a delay: a packet overtakes others by skipping theirs"
+        self.require(not self.reorder or self.delay is not None, "reorder", fix)
         self.require(not (self.reorder and self.in_order), "reorder", "contradicts in_order: true")
 
     @property
@@ -68,7 +65,7 @@ class Link(Value):
 
 
 def Cut(src: str, dst: str, both_ways: bool = True) -> Link:
-    """A link where nothing passes."""
+    """A link that drops all packets."""
     return Link(src=src, dst=dst, both_ways=both_ways, condition=LinkCondition(cut=True))
 
 
@@ -91,18 +88,21 @@ class NetworkSpec(Value):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TraceStep(Value):
-    """From `at_s` on, these links are in these conditions; links not named keep theirs."""
+class ProfileStep(Value):
+    """New conditions of links from `at_s` on; other links are unchanged."""
 
-    at_s: Annotated[float, Bound(ge=0), Doc("seconds from the start of the trace")]
+    at_s: Annotated[float, Bound(ge=0), Doc("seconds from the start of the profile")]
     links: tuple[Link, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class NetworkTrace(Value):
-    """A network that changes over time. With nfqueue, the same file replays packets' fates."""
+class NetworkProfile(Value):
+    """A network that changes over time.
 
-    steps: tuple[TraceStep, ...]
+    With nfqueue, the same seed reproduces losses and delays.
+    """
+
+    steps: tuple[ProfileStep, ...]
     seed: int = 1
 
     def __post_init__(self) -> None:
@@ -126,7 +126,7 @@ class HostNames:
         return (*self.brokers, *self.controllers, *self.producers, *self.consumers)
 
     def resolve(self, name: str) -> tuple[str, ...]:
-        """The hosts that `name` stands for."""
+        """The hosts of the host or group `name`."""
         # A separate controller shares the fate of the brokers' network unless named by itself.
         groups = {
             "brokers": (*self.brokers, *self.controllers),
@@ -139,7 +139,7 @@ class HostNames:
         if name in self.all:
             return (name,)
         raise FieldError(
-            "link", name, f"is no host here; use one of {', '.join((*groups, *self.all))}"
+            "link", name, f"is not a host here; use one of {', '.join((*groups, *self.all))}"
         )
 
     def conditions(self, links: tuple[Link, ...]) -> dict[tuple[str, str], LinkCondition]:

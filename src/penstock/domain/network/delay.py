@@ -1,4 +1,4 @@
-"""One-way delay of a packet: the abstract word. The kinds are in `delay_*.py`."""
+"""One-way delay of a packet: the abstract class. The kinds are in `delay_*.py`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,18 @@ from penstock.domain.value import Value
 
 @dataclass(frozen=True, kw_only=True)
 class Delay(Value, ABC):
-    """How long one packet takes, one way, beyond the wire itself. Samples are independent."""
+    """Added one-way delay of a packet. Samples are independent."""
+
+    plugin_group = "penstock.delays"
 
     @abstractmethod
     def sampler(self, rng: Random) -> Callable[[], float]:
         """A function that draws one delay in milliseconds; it never returns less than 0."""
+
+    @property
+    def fixed_ms(self) -> float | None:
+        """The delay of every packet, if it never varies: such packets need no draw and no queue."""
+        return None
 
     @abstractmethod
     def cdf(self, delay_ms: float) -> float:

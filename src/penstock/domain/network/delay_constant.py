@@ -21,6 +21,10 @@ class ConstantDelay(Delay):
     def sampler(self, rng: Random) -> Callable[[], float]:
         return lambda: self.ms
 
+    @property
+    def fixed_ms(self) -> float:
+        return self.ms
+
     def cdf(self, delay_ms: float) -> float:
         return float(delay_ms >= self.ms)
 

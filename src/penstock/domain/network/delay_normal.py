@@ -14,7 +14,7 @@ from penstock.domain.value import Bound, Doc
 
 @dataclass(frozen=True, kw_only=True)
 class NormalDelay(Delay):
-    """N(mean_ms, stddev_ms²), with what would be negative taken as 0."""
+    """N(mean_ms, stddev_ms²), clipped at 0."""
 
     kind = "normal"
     mean_ms: Annotated[float, Bound(ge=0, le=60_000), Doc("mean one-way delay")]

@@ -15,7 +15,7 @@ from penstock.domain.value import Bound, Doc, FieldError
 class ParetoDelay(Delay):
     """Pareto(scale_ms, shape) cut at max_ms: P(delay > x) = (scale_ms / x)^shape below the cut.
 
-    The cut (30 s unless told) keeps a single draw of a shape near 1 from parking a packet for
+    The cut (30 s by default) keeps a single draw of a shape near 1 from parking a packet for
     hours; what lies beyond it arrives at the cut.
     """
 
@@ -42,4 +42,6 @@ class ParetoDelay(Delay):
 
     def netem(self) -> tuple[str, ...]:
         # netem's own Pareto table has one fixed shape and no cut: something else than was asked.
-        raise FieldError("delay.kind", "pareto", "is not within netem; use `backend: nfqueue`")
+        raise FieldError(
+            "delay.kind", "pareto", "is not supported by netem; use `backend: nfqueue`"
+        )

@@ -1,4 +1,4 @@
-"""Loss of packets: the abstract word. The kinds are in `loss_*.py`."""
+"""Loss of packets: the abstract class. The kinds are in `loss_*.py`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from penstock.domain.value import Value
 
 @dataclass(frozen=True, kw_only=True)
 class Loss(Value, ABC):
-    """Which packets vanish. Per packet on the wire (MTU-sized), not per TCP segment of 64 kB."""
+    """Which packets are lost. Per packet on the wire (MTU-sized), not per TCP segment of 64 kB."""
+
+    plugin_group = "penstock.losses"
 
     @abstractmethod
     def sampler(self, rng: Random) -> Callable[[], bool]:

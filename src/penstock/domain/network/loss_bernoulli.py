@@ -13,7 +13,7 @@ from penstock.domain.value import Bound, Doc
 
 @dataclass(frozen=True, kw_only=True)
 class BernoulliLoss(Loss):
-    """Each packet is lost with probability `share`, whatever became of the others."""
+    """Each packet is lost with probability `share`, independently of other packets."""
 
     kind = "bernoulli"
     share: Annotated[float, Bound(ge=0, le=1), Doc("share of packets lost, 0 to 1")]

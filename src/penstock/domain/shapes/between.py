@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from penstock.domain.shapes.limits import Limits
-from penstock.domain.shapes.places import Place, find, nowhere, shown
+from penstock.domain.shapes.places import Place, axis_text, find, nowhere
 from penstock.domain.shapes.shape import Finding, Point, Shape
 from penstock.domain.value import Doc
 
 
 @dataclass(frozen=True, kw_only=True)
 class Between(Limits, Shape):
-    """The figure lies within its limits, at every place that is named."""
+    """The figure is within its limits at every named place."""
 
     kind = "between"
     at: Annotated[tuple[Place, ...], Doc("places on the axis; all of it if absent")] = ()
@@ -26,15 +26,15 @@ class Between(Limits, Shape):
     def check(self, points: Sequence[Point]) -> Finding:
         judged = list(points)
         if self.at:
-            found = [point for place in self.at if (point := find(points, place)) is not None]
-            if len(found) < len(self.at):
+            chosen = [point for place in self.at if (point := find(points, place)) is not None]
+            if len(chosen) < len(self.at):
                 return nowhere(self.figure, self.over, self.places, points)
-            judged = found
+            judged = chosen
         holds = bool(judged) and all(self.allow(point.mean) for point in judged)
         values = ", ".join(f"{point.mean:.4g}" for point in judged)
-        places = ", ".join(shown(point.x) for point in judged)
+        places = ", ".join(axis_text(point.x) for point in judged)
         return Finding(
             holds=holds,
-            sentence=f"{self.figure} {'is' if holds else 'is not'} {self.wanted} "
+            sentence=f"{self.figure} {'is' if holds else 'is not'} {self.expectation} "
             f"at {self.over} {places}: {values}",
         )

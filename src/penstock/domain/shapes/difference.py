@@ -9,9 +9,9 @@ from penstock.domain.shapes.pair import Pair
 
 @dataclass(frozen=True, kw_only=True)
 class Difference(Pair):
-    """figure(of) - figure(to) lies within the limits; negative where `of` has less."""
+    """figure(of) - figure(to) is within the limits; negative where `of` has less."""
 
     kind = "difference"
 
-    def _compare(self, one: float, other: float) -> tuple[float | None, str]:
-        return one - other, f"is {one - other:+.4g} from that at"
+    def _compare(self, first: float, second: float) -> tuple[float | None, str]:
+        return first - second, f"is {first - second:+.4g} from that at"

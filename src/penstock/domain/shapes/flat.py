@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from penstock.domain.shapes.places import Place, is_at, nowhere, shown
+from penstock.domain.shapes.places import Place, axis_text, is_at, nowhere
 from penstock.domain.shapes.shape import Finding, Point, Shape
 from penstock.domain.value import Bound, Doc
 
 
 @dataclass(frozen=True, kw_only=True)
 class Flat(Shape):
-    """No point lies further from the mean of them all than `within` times that mean."""
+    """Every point differs from the mean of all by at most `within` times that mean."""
 
     kind = "flat"
     within: Annotated[float, Bound(gt=0, lt=1), Doc("share of the mean, such as 0.1")]
@@ -32,10 +32,10 @@ class Flat(Shape):
         part = points[begins : closes + 1]
         means = [point.mean for point in part]
         if len(means) < 2:
-            there = f"{self.over} {shown(points[begins].x)}"
+            there = f"{self.over} {axis_text(points[begins].x)}"
             return Finding(
                 holds=False,
-                sentence=f"{self.figure} is flat along two points at least, not {there}",
+                sentence=f"{self.figure}: a flat part needs at least two points, not {there}",
             )
         centre = sum(means) / len(means)
         worst = max(abs(mean - centre) for mean in means)
@@ -44,7 +44,7 @@ class Flat(Shape):
         return Finding(
             holds=holds,
             sentence=f"{self.figure} is {'' if holds else 'not '}flat within {self.within:.0%} "
-            f"over {self.over} {shown(part[0].x)} … {shown(part[-1].x)}: {path}",
+            f"over {self.over} {axis_text(part[0].x)} … {axis_text(part[-1].x)}: {path}",
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from penstock.domain.shapes.places import Place, find, nowhere, shown
+from penstock.domain.shapes.places import Place, axis_text, find, nowhere
 from penstock.domain.shapes.shape import Finding, Point, Shape
 from penstock.domain.value import Bound, Doc
 
@@ -42,5 +42,5 @@ class Knee(Shape):
         return Finding(
             holds=holds,
             sentence=f"{self.figure} {'has a' if holds else 'has no'} knee at {self.over} "
-            f"{shown(bend.x)} (up to {self.before:g} before, {self.after:+g} after): {path}",
+            f"{axis_text(bend.x)} (up to {self.before:g} before, {self.after:+g} after): {path}",
         )

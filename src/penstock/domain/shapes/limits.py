@@ -12,15 +12,15 @@ from penstock.domain.value import Doc, Value
 class Limits(Value):
     """At least one of `at_least` and `at_most`; both are allowed values themselves."""
 
-    at_least: Annotated[float | None, Doc("smallest value that is right")] = None
-    at_most: Annotated[float | None, Doc("largest value that is right")] = None
+    at_least: Annotated[float | None, Doc("smallest accepted value")] = None
+    at_most: Annotated[float | None, Doc("largest accepted value")] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         low, high = self.at_least, self.at_most
         self.require(low is not None or high is not None, "at_least", "or `at_most` must be given")
         if low is not None and high is not None:
-            self.require(low <= high, "at_most", f"must be {low:g} or more, as at_least is")
+            self.require(low <= high, "at_most", f"must not be less than at_least ({low:g})")
 
     def allow(self, number: float) -> bool:
         return (self.at_least is None or number >= self.at_least) and (
@@ -28,8 +28,8 @@ class Limits(Value):
         )
 
     @property
-    def wanted(self) -> str:
-        """In words, to go on a sentence with."""
+    def expectation(self) -> str:
+        """In words, to continue a sentence."""
         if self.at_least is None:
             return f"at most {self.at_most:g}"
         if self.at_most is None:

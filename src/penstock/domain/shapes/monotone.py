@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated
 
-from penstock.domain.shapes.places import shown
+from penstock.domain.shapes.places import axis_text
 from penstock.domain.shapes.shape import Finding, Point, Shape
 from penstock.domain.value import Bound, Doc
 
@@ -33,7 +33,7 @@ class _Monotone(Shape, ABC):
         return Finding(
             holds=holds,
             sentence=f"{self.figure} {does}{enough} over {self.over} "
-            f"{shown(points[0].x)} … {shown(points[-1].x)}: {path}",
+            f"{axis_text(points[0].x)} … {axis_text(points[-1].x)}: {path}",
         )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from penstock.domain.shapes.limits import Limits
-from penstock.domain.shapes.places import Place, find, nowhere, shown
+from penstock.domain.shapes.places import Place, axis_text, find, nowhere
 from penstock.domain.shapes.shape import Finding, Point, Shape
 from penstock.domain.value import Doc
 
@@ -21,7 +21,7 @@ class Pair(Limits, Shape, ABC):
     to: Annotated[Place, Doc("the place it is compared with")]
 
     @abstractmethod
-    def _compare(self, one: float, other: float) -> tuple[float | None, str]:
+    def _compare(self, first: float, second: float) -> tuple[float | None, str]:
         """The number that the limits are for (None: there is none), and its words."""
 
     @property
@@ -29,14 +29,14 @@ class Pair(Limits, Shape, ABC):
         return (self.of, self.to)
 
     def check(self, points: Sequence[Point]) -> Finding:
-        one, other = find(points, self.of), find(points, self.to)
-        if one is None or other is None:
+        first, second = find(points, self.of), find(points, self.to)
+        if first is None or second is None:
             return nowhere(self.figure, self.over, self.places, points)
-        number, words = self._compare(one.mean, other.mean)
+        number, words = self._compare(first.mean, second.mean)
         holds = number is not None and self.allow(number)
         return Finding(
             holds=holds,
-            sentence=f"{self.figure} at {self.over} {shown(one.x)} {words} {shown(other.x)} "
-            f"({one.mean:.4g} against {other.mean:.4g}), {'as' if holds else 'not'} "
-            f"expected: {self.wanted}",
+            sentence=f"{self.figure} at {self.over} {axis_text(first.x)} {words} {axis_text(second.x)} "
+            f"({first.mean:.4g} against {second.mean:.4g}), {'as' if holds else 'not'} "
+            f"expected: {self.expectation}",
         )

@@ -1,4 +1,4 @@
-"""Places on an axis, as shapes name them: which point of a campaign stands at 20, or at `all`."""
+"""Places on an axis, as shapes name them: which point of a campaign is at 20, or at `all`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Place = str | int | float | bool
 
 
 def is_at(point: Point, place: Place) -> bool:
-    """Whether the point stands there. A cell's text has six digits, so numbers are compared so."""
+    """Whether the point is at that place. A cell's text has six digits, so numbers are compared so."""
     text = str(place).lower() if isinstance(place, bool) else str(place)
     if isinstance(point.x, str):
         return point.x == text
@@ -29,9 +29,9 @@ def find(points: Sequence[Point], place: Place) -> Point | None:
 def nowhere(what: str, over: str, places: Sequence[Place], points: Sequence[Point]) -> Finding:
     """The finding for a shape that names places which the axis does not have."""
     named = ", ".join(str(place) for place in places if find(points, place) is None)
-    known = ", ".join(shown(point.x) for point in points)
+    known = ", ".join(axis_text(point.x) for point in points)
     return Finding(holds=False, sentence=f"{what}: {over} has no {named}, only {known}")
 
 
-def shown(x: float | str) -> str:
+def axis_text(x: float | str) -> str:
     return x if isinstance(x, str) else f"{x:g}"

@@ -9,11 +9,11 @@ from penstock.domain.shapes.pair import Pair
 
 @dataclass(frozen=True, kw_only=True)
 class Ratio(Pair):
-    """figure(of) / figure(to) lies within the limits. Where both may be 0: use `difference`."""
+    """figure(of) / figure(to) is within the limits. Use `difference` where both may be 0."""
 
     kind = "ratio"
 
-    def _compare(self, one: float, other: float) -> tuple[float | None, str]:
-        if not other:
+    def _compare(self, first: float, second: float) -> tuple[float | None, str]:
+        if not second:
             return None, "has no ratio to that of 0 at"
-        return one / other, f"is {one / other:.4g} times that at"
+        return first / second, f"is {first / second:.4g} times that at"

@@ -1,4 +1,4 @@
-"""A shape: how a figure changes from cell to cell of a campaign. The abstract word."""
+"""A shape: how a figure changes from cell to cell of a campaign. The abstract class."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from penstock.domain.figure import check_name
+from penstock.domain.metric_path import check_name
 from penstock.domain.value import Doc, Value
 
 
 @dataclass(frozen=True)
 class Point:
-    """One cell: where it stands on the axis, and the figure of each of its repeats."""
+    """One cell: its value on the axis, and the figure of each of its repeats."""
 
     x: float | str
     values: tuple[float, ...]
@@ -25,7 +25,7 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True)
 class Finding(Value):
-    """Whether the shape is there, in one sentence with its numbers."""
+    """Whether the shape was found, in one sentence with its numbers."""
 
     holds: bool
     sentence: str
@@ -33,14 +33,15 @@ class Finding(Value):
 
 @dataclass(frozen=True, kw_only=True)
 class Shape(Value, ABC):
-    """What a figure should do along one axis of the matrix, the others held."""
+    """Expected behaviour of a metric along one matrix axis."""
 
+    plugin_group = "penstock.shapes"
     figure: Annotated[str, Doc("lost_share, latency.p99_ms, throughput_mb_per_s, …")]
     over: Annotated[str, Doc("the axis, as the matrix calls it")]
     where: Annotated[
         Mapping[str, str | int | float | bool], Doc("values of the other axes; all if absent")
     ] = field(default_factory=dict)
-    source: Annotated[str, Doc("where the document says so")] = ""
+    source: Annotated[str, Doc("where the document states it")] = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -48,7 +49,7 @@ class Shape(Value, ABC):
 
     @property
     def places(self) -> tuple[str | int | float | bool, ...]:
-        """Values of the axis that it names, and so must be there."""
+        """Values of the axis that the shape names; they must exist."""
         return ()
 
     @abstractmethod

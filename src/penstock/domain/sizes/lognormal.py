@@ -24,11 +24,8 @@ class LognormalSizes(Sizes):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require(
-            self.max_bytes >= self.median_bytes,
-            "max_bytes",
-            f"must be at least median_bytes ({self.median_bytes})",
-        )
+        fix = f"must be at least median_bytes ({self.median_bytes})"
+        self.require(self.max_bytes >= self.median_bytes, "max_bytes", fix)
 
     def draw(self, rng: Random) -> Iterator[int]:
         mu = math.log(self.median_bytes)

@@ -1,4 +1,4 @@
-"""The size of a message, drawn anew for each: the abstract word."""
+"""Sizes of messages: the abstract class."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ MOST_BYTES = 100_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes(Value, ABC):
-    """A distribution of sizes of the value, in bytes. Independent of each other."""
+    """A distribution of independent sizes of the value, in bytes."""
+
+    plugin_group = "penstock.sizes"
 
     @abstractmethod
     def draw(self, rng: Random) -> Iterator[int]:

@@ -1,4 +1,4 @@
-"""Every size between two is as likely as any other."""
+"""Sizes distributed uniformly between two bounds."""
 
 from __future__ import annotations
 
@@ -21,11 +21,8 @@ class UniformSizes(Sizes):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require(
-            self.max_bytes >= self.min_bytes,
-            "max_bytes",
-            f"must be at least min_bytes ({self.min_bytes})",
-        )
+        fix = f"must be at least min_bytes ({self.min_bytes})"
+        self.require(self.max_bytes >= self.min_bytes, "max_bytes", fix)
 
     def draw(self, rng: Random) -> Iterator[int]:
         width = self.max_bytes - self.min_bytes + 1

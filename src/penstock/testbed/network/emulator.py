@@ -48,7 +48,7 @@ class Emulator(Protocol):
     def apply(self, before: Conditions, after: Conditions, streams: Mapping[Pair, str]) -> None:
         """Go from one state to another; effective on return.
 
-        `streams` names the links that draw anew, each with the seed of its random numbers.
+        `streams` names the links whose random numbers restart, each with the seed of its random numbers.
         """
 
     def stats(self) -> dict[Pair, LinkStats]:
@@ -76,25 +76,25 @@ def available_backends() -> list[Backend]:
     except (MissingPart, TestbedError):
         return []
     try:
-        found: list[Backend] = ["netem"] if has_netem(name) else []
+        backends: list[Backend] = ["netem"] if has_netem(name) else []
         rule = "*mangle\n-A FORWARD -j NFQUEUE --queue-num 1\nCOMMIT\n"
         with suppress(MissingPart, TestbedError):
             run(command(name, [tool("iptables-legacy-restore")]), text=rule)
-            found.append("nfqueue")
-        return found
+            backends.append("nfqueue")
+        return backends
     finally:
         run([tool("ip"), "netns", "delete", name])
 
 
 def choose_backend(
-    wanted: Literal["auto", "netem", "nfqueue"], probe: Callable[[], bool]
+    asked: Literal["auto", "netem", "nfqueue"], probe: Callable[[], bool]
 ) -> Backend:
     """The backend to use; `probe` says whether the kernel has netem and is asked only if needed."""
-    if wanted == "nfqueue":
+    if asked == "nfqueue":
         return "nfqueue"
     if probe():
         return "netem"
-    if wanted == "netem":
+    if asked == "netem":
         raise MissingPart(
             "this kernel has no netem (module sch_netem)",
             "use `backend: auto` or `backend: nfqueue`, which needs no kernel module of its own",

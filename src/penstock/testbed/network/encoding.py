@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import penstock.domain.network  # noqa: F401 - makes every kind of delay and loss known
 from penstock.domain.network.condition import LinkCondition
 from penstock.domain.network.delay import Delay
 from penstock.domain.network.loss import Loss
-from penstock.domain.value import Value
+from penstock.domain.value import Value, kind_of
 
 
 def encode(condition: LinkCondition) -> dict[str, Any]:
@@ -38,5 +37,6 @@ def _decode_kind(word: type[Value], fields: dict[str, Any] | None) -> Any:
     if fields is None:
         return None
     arguments = {name: value for name, value in fields.items() if name != "kind"}
-    kinds = {kind.kind: kind for kind in word.__subclasses__()}
-    return kinds[fields["kind"]](**arguments)
+    kind = kind_of(word, fields["kind"])
+    assert kind is not None
+    return kind(**arguments)

@@ -9,14 +9,10 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
+from penstock.domain.cluster import ROUTER
 from penstock.domain.errors import TestbedError
-from penstock.domain.network.condition import (
-    PERFECT,
-    HostNames,
-    Link,
-    LinkCondition,
-    NetworkSpec,
-)
+from penstock.domain.network.condition import PERFECT, HostNames, Link, LinkCondition, NetworkSpec
+from penstock.specs.files import draft_of
 from penstock.testbed.lease import Lease
 from penstock.testbed.network import namespaces
 from penstock.testbed.network.emulator import (
@@ -29,7 +25,7 @@ from penstock.testbed.network.emulator import (
 from penstock.testbed.network.encoding import decode, encode
 from penstock.testbed.network.netem import NetemEmulator
 from penstock.testbed.network.nfqueue import NfqueueEmulator
-from penstock.testbed.network.topology import ROUTER, Pair, Topology
+from penstock.testbed.network.topology import Pair, Topology
 
 STATE_NAME = "network.json"
 EMULATORS: dict[Backend, Callable[[Topology], Emulator]] = {
@@ -158,10 +154,8 @@ class Network:
         return state
 
     def _write(self, state: dict[str, Any]) -> None:
-        # Renamed into place: a reader sees the old state or the new one.
-        draft = self._state.with_suffix(".draft")
-        draft.write_text(json.dumps(state))
-        draft.rename(self._state)
+        with draft_of(self._state) as draft:
+            draft.write_text(json.dumps(state))
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

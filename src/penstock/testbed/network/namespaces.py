@@ -112,18 +112,13 @@ def _setns(descriptor: int) -> None:
     if _libc().setns(descriptor, _CLONE_NEWNET) != 0:
         error = ctypes.get_errno()
         raise TestbedError(
-            f"cannot enter a network namespace: {os.strerror(error)}",
-            "run it with sudo",
+            f"cannot enter a network namespace: {os.strerror(error)}", "run it with sudo"
         )
 
 
 def _start(argv: Sequence[str]) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        argv,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
 
 

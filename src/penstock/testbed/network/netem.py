@@ -2,7 +2,7 @@
 
 Limits beside the NFQUEUE backend: the kernel draws its own random numbers, so a seed does not
 repeat the fate of a packet; a Pareto delay has netem's own shape; kernels since 6.17
-refuse `duplicate` beside other shaped links to the same host; the counts of a link begin anew when
+refuse `duplicate` beside other shaped links to the same host; the counts of a link start over when
 its queue does, so what a cut dropped is forgotten when the link heals.
 """
 
@@ -60,15 +60,10 @@ class NetemEmulator:
 
     def apply(self, before: Conditions, after: Conditions, streams: Mapping[Pair, str]) -> None:
         try:
-            shaping.apply(
-                self._topology,
-                shaping.classes(before, netem_class),
-                shaping.classes(after, netem_class),
-            )
+            shaping.apply(self._topology, before, after, netem_class)
         except TestbedError as error:
             raise TestbedError(
-                error.message,
-                "if the kernel refuses this condition, use `backend: nfqueue`",
+                error.message, "if the kernel refuses this condition, use `backend: nfqueue`"
             ) from error
 
     def stats(self) -> dict[Pair, LinkStats]:

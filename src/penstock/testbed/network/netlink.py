@@ -76,12 +76,12 @@ def stamp_at(message: memoryview) -> int | None:
     return at if length else None
 
 
-def _find(message: memoryview, wanted: int) -> tuple[int, int]:
+def _find(message: memoryview, attribute: int) -> tuple[int, int]:
     """Where an attribute is, and its length; 0 if there is none."""
     at = _ATTRIBUTES_AT
     while at + 4 <= len(message):
         length, kind = _ATTRIBUTE.unpack_from(message, at)
-        if kind == wanted:
+        if kind == attribute:
             return at, length
         at += (length + 3) & ~3
     return at, 0

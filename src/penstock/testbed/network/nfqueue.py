@@ -12,11 +12,16 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 from penstock.domain.errors import MissingPart, TestbedError
 from penstock.domain.network.condition import PERFECT, LinkCondition
+from penstock.kafka.waiting import wait_until
+from penstock.testbed.lease import spawn
 from penstock.testbed.network import shaping
 from penstock.testbed.network.control import ask
 from penstock.testbed.network.emulator import Conditions, LinkStats
@@ -24,7 +29,6 @@ from penstock.testbed.network.encoding import encode
 from penstock.testbed.network.namespaces import command, run, tool
 from penstock.testbed.network.nfqueue_handler import NO_NFQUEUE
 from penstock.testbed.network.topology import Pair, Topology
-from penstock.testbed.waiting import wait_until
 
 LOG_NAME = "emulator.log"
 READY_WITHIN_S = 20
@@ -44,10 +48,8 @@ def render_rules(topology: Topology, conditions: Conditions) -> str:
     perfect network in its place would go unnoticed.
     """
     chains: dict[str, list[str]] = {}
-    for pair, condition in sorted(
-        conditions.items(), key=lambda item: topology.link_number(item[0])
-    ):
-        src, dst = pair
+    for pair in sorted(conditions, key=topology.link_number):
+        (src, dst), condition = pair, conditions[pair]
         if condition.cut:
             target = cut_chain(topology, pair)
         elif condition.shapes_packets:
@@ -86,8 +88,8 @@ def render_cuts(chains: Iterable[str]) -> str:
 
 def parse_cuts(listing: str) -> dict[str, int]:
     """Chain of a cut → packets dropped there, from what `iptables -S -v` says."""
-    found = re.findall(r"^-A (cut-\d+) -c (\d+) \d+ -j DROP$", listing, re.MULTILINE)
-    return {chain: int(packets) for chain, packets in found}
+    counts = re.findall(r"^-A (cut-\d+) -c (\d+) \d+ -j DROP$", listing, re.MULTILINE)
+    return {chain: int(packets) for chain, packets in counts}
 
 
 class NfqueueEmulator:
@@ -103,16 +105,13 @@ class NfqueueEmulator:
             tool(name)
         module = "penstock.testbed.network.nfqueue_handler"
         argv = [sys.executable, "-m", module, str(self._directory)]
-        with (self._directory / LOG_NAME).open("wb") as log:
-            self._started = subprocess.Popen(
-                command(self._topology.router, argv),
-                env={**os.environ, **self._topology.lease.environment},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                cwd="/",  # it must not hold the caller's directory
-            )
+        self._started = spawn(
+            self._topology.lease,
+            command(self._topology.router, argv),
+            log=self._directory / LOG_NAME,
+            cwd=Path("/"),  # it must not hold the caller's directory
+            env=os.environ,
+        )
 
     def apply(self, before: Conditions, after: Conditions, streams: Mapping[Pair, str]) -> None:
         if self._started is not None:
@@ -141,29 +140,21 @@ class NfqueueEmulator:
             known = self._read_cuts() if chains else {}
             cuts = render_cuts(chain for chain in chains if chain not in known)
             self._restore(f"*mangle\n{cuts}{rules}COMMIT\n")
-        shaping.apply(
-            topology,
-            shaping.classes(before, shaping.rate_class),
-            shaping.classes(after, shaping.rate_class),
-        )
+        shaping.apply(topology, before, after)
 
     def stats(self) -> dict[Pair, LinkStats]:
-        topology = self._topology
-        pairs = {
-            topology.link_number((src, dst)): (src, dst)
-            for src in topology.hosts
-            for dst in topology.hosts
-        }
+        topology, hosts = self._topology, self._topology.hosts
+        pairs = {topology.link_number(pair): pair for pair in product(hosts, hosts)}
         answer = self._ask({"do": "stats"})
-        found = {pairs[counts.pop("link")]: LinkStats(**counts) for counts in answer["links"]}
+        links = {pairs[counts.pop("link")]: LinkStats(**counts) for counts in answer["links"]}
         for pair, queue in shaping.read_queues(topology).items():
-            known = found.get(pair, LinkStats(packets=queue.passed + queue.dropped))
-            found[pair] = replace(known, overflowed=known.overflowed + queue.dropped)
+            known = links.get(pair, LinkStats(packets=queue.passed + queue.dropped))
+            links[pair] = replace(known, overflowed=known.overflowed + queue.dropped)
         for chain, cut in self._read_cuts().items():
             pair = pairs[int(chain.removeprefix("cut-"))]
-            known = found.get(pair, LinkStats())
-            found[pair] = replace(known, packets=known.packets + cut, dropped=known.dropped + cut)
-        return found
+            known = links.get(pair, LinkStats())
+            links[pair] = replace(known, packets=known.packets + cut, dropped=known.dropped + cut)
+        return links
 
     def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
         def ready() -> bool:
@@ -171,11 +162,9 @@ class NfqueueEmulator:
                 raise _no_nfqueue()
             if process.poll() is not None:
                 raise TestbedError(f"the packet handler ended: {self._log()}")
-            try:
-                ask(self._directory, {"do": "stats"})
-            except OSError:
-                return False
-            return True
+            with suppress(OSError):
+                return bool(ask(self._directory, {"do": "stats"}))
+            return False
 
         wait_until(
             ready,
@@ -191,8 +180,8 @@ class NfqueueEmulator:
         except OSError as error:
             raise TestbedError(
                 f"the packet handler is dead ({error}), so shaped links pass nothing; "
-                f"its last words: {self._log() or 'none'}",
-                "start the testbed again; results since it died are void",
+                f"the end of its log: {self._log() or 'none'}",
+                "start the testbed again; discard results since then",
             ) from error
         if "error" in answer:
             raise TestbedError(f"the packet handler refused: {answer['error']}")
@@ -209,18 +198,16 @@ class NfqueueEmulator:
         try:
             run(command(self._topology.router, restore), text=rules)
         except TestbedError as error:
-            targets = run(
-                command(self._topology.router, [tool("cat"), "/proc/net/ip_tables_targets"])
-            )
+            show = [tool("cat"), "/proc/net/ip_tables_targets"]
+            targets = run(command(self._topology.router, show))
             if "NFQUEUE" in rules and "NFQUEUE" not in targets.split():
                 raise _no_nfqueue() from error
             raise
 
     def _log(self) -> str:
-        try:
+        with suppress(OSError):
             return (self._directory / LOG_NAME).read_text(errors="replace").strip()[-2000:]
-        except OSError:
-            return ""
+        return ""
 
 
 def _concerns_handler(condition: LinkCondition) -> bool:

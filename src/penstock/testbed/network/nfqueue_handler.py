@@ -28,9 +28,9 @@ from typing import Any
 from penstock.domain.network.condition import LinkCondition
 from penstock.testbed.network import netlink
 from penstock.testbed.network.control import socket_address
+from penstock.testbed.network.delay_queue import Held
 from penstock.testbed.network.encoding import decode
-from penstock.testbed.network.fates import LinkFates
-from penstock.testbed.network.held import Held
+from penstock.testbed.network.packet_draws import LinkFates
 
 # Packets that may be held per link: 100,000/s for 2 s.
 QUEUE_PACKETS = 200_000
@@ -247,12 +247,12 @@ class Handler:
         try:
             request = json.loads(line)
             return self._set(request) if request["do"] == "set" else self._stats()
-        except Exception as error:  # the caller must know; the packets must go on
+        except Exception as error:  # the caller must know; packets must keep moving
             return {"error": f"{type(error).__name__}: {error}"}
 
     def _set(self, request: dict[str, Any]) -> dict[str, Any]:
-        for wanted in request["links"]:
-            self._set_link(wanted["link"], decode(wanted["condition"]), wanted["stream"])
+        for order in request["links"]:
+            self._set_link(order["link"], decode(order["condition"]), order["stream"])
         self._held.keep_lanes({link.fates.wait_ns for link in self._links.values()})
         return {}
 
@@ -303,7 +303,7 @@ class Handler:
         }
 
     def _ask(self, message: Callable[..., bytes], *values: int) -> None:
-        """Configure a queue and wait for the kernel's word; packets go on meanwhile."""
+        """Configure a queue and wait for the kernel's answer; packets keep moving meanwhile."""
         self._sequence += 1
         sequence = self._sequence
         self._netlink.send(message(sequence, *values))
@@ -337,11 +337,11 @@ def _netlink_socket() -> socket.socket:
 
 def _overflows() -> dict[int, int]:
     """Queue → packets that found it or the socket's buffer full."""
-    found = {}
+    dropped = {}
     for line in Path("/proc/self/net/netfilter/nfnetlink_queue").read_text().splitlines():
         queue, _, _, _, _, queue_dropped, user_dropped, *_ = map(int, line.split())
-        found[queue] = queue_dropped + user_dropped
-    return found
+        dropped[queue] = queue_dropped + user_dropped
+    return dropped
 
 
 def _raise_priority() -> str:

@@ -37,7 +37,7 @@ _QUIET_S = 0.02
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """What became of `sent` numbered packets."""
+    """Outcomes of `sent` numbered packets."""
 
     sent: int
     sent_ns: NDArray[np.int64]  # by sequence number, on the clock of time.time_ns()

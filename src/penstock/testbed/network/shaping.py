@@ -47,23 +47,20 @@ def rate_class(condition: LinkCondition) -> LinkClass | None:
 
 
 def classes(
-    conditions: Mapping[Pair, LinkCondition],
-    class_of: Callable[[LinkCondition], LinkClass | None],
+    conditions: Mapping[Pair, LinkCondition], class_of: Callable[[LinkCondition], LinkClass | None]
 ) -> dict[Pair, LinkClass]:
-    found = ((pair, class_of(condition)) for pair, condition in conditions.items())
-    return {pair: wanted for pair, wanted in found if wanted is not None}
+    shaped = ((pair, class_of(condition)) for pair, condition in conditions.items())
+    return {pair: link_class for pair, link_class in shaped if link_class is not None}
 
 
 def render(
-    topology: Topology,
-    before: Mapping[Pair, LinkClass],
-    after: Mapping[Pair, LinkClass],
+    topology: Topology, before: Mapping[Pair, LinkClass], after: Mapping[Pair, LinkClass]
 ) -> list[str]:
     """`tc -batch` lines that lead from one set of classes to another; other classes stay alive."""
     lines: list[str] = []
     for dst in topology.hosts:
-        old = {src: wanted for (src, d), wanted in before.items() if d == dst}
-        new = {src: wanted for (src, d), wanted in after.items() if d == dst}
+        old = {src: link_class for (src, d), link_class in before.items() if d == dst}
+        new = {src: link_class for (src, d), link_class in after.items() if d == dst}
         if old and not new:
             lines.append(f"qdisc del dev {topology.router_interface(dst)} root")
             continue
@@ -75,16 +72,14 @@ def render(
 
 
 def render_segments(
-    topology: Topology,
-    before: Mapping[Pair, LinkClass],
-    after: Mapping[Pair, LinkClass],
+    topology: Topology, before: Mapping[Pair, LinkClass], after: Mapping[Pair, LinkClass]
 ) -> dict[str, str]:
     """Host → `ip -batch` line, for hosts that begin or cease to send packets one by one.
 
     A sender hands 64 kB at a time to its interface and lets the other end cut it up; a queue in
     between would drop or delay all 64 kB as one packet.
     """
-    old, new = ({src for src, _ in wanted} for wanted in (before, after))
+    old, new = ({src for src, _ in pairs} for pairs in (before, after))
     return {
         host: f"link set {HOST_INTERFACE} gso_max_segs {1 if host in new else MOST_SEGMENTS}\n"
         for host in sorted(old ^ new, key=topology.index)
@@ -93,15 +88,17 @@ def render_segments(
 
 def apply(
     topology: Topology,
-    before: Mapping[Pair, LinkClass],
-    after: Mapping[Pair, LinkClass],
+    before: Mapping[Pair, LinkCondition],
+    after: Mapping[Pair, LinkCondition],
+    class_of: Callable[[LinkCondition], LinkClass | None] = rate_class,
 ) -> None:
-    """Make the kernel's classes those of `after`."""
+    """Make the kernel's classes those of the conditions `after`."""
+    old, new = classes(before, class_of), classes(after, class_of)
     commands = [
         ip_batch(line, topology.namespace(host))
-        for host, line in render_segments(topology, before, after).items()
+        for host, line in render_segments(topology, old, new).items()
     ]
-    if lines := render(topology, before, after):
+    if lines := render(topology, old, new):
         commands.append(tc_batch(lines, topology.router))
     run_all(commands)
 
@@ -147,10 +144,7 @@ def _render_link(
     classid = _class_id(topology, src)
     link_filter = f"dev {interface} parent 1: protocol ip prio {number}"
     if new is None:
-        return [
-            f"filter del {link_filter}",
-            f"class del dev {interface} classid {classid}",
-        ]
+        return [f"filter del {link_filter}", f"class del dev {interface} classid {classid}"]
     # Above the class ids' own major number 1.
     leaf = f"dev {interface} parent {classid} handle {number + 0x1000:x}:"
     htb = f"dev {interface} parent 1: classid {classid} htb {_tokens(new.rate_bit)}"
@@ -167,7 +161,7 @@ def _render_link(
         return lines
     if _words(old.leaf) == _words(new.leaf):
         return [*lines, f"qdisc change {leaf} {' '.join(new.leaf)}"]
-    # A change keeps what it does not mention: netem would go on with the old distribution or rate.
+    # A change keeps what it does not mention: netem would keep the old distribution or rate.
     # So another set of options is another qdisc, and the packets held in the old one are lost.
     return [*lines, f"qdisc del {leaf}", f"qdisc add {leaf} {' '.join(new.leaf)}"]
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from penstock.domain.cluster import ROUTER
 from penstock.domain.network.condition import HostNames
 from penstock.domain.value import FieldError
 from penstock.testbed.lease import Lease
 
-ROUTER = "router"
 HOST_INTERFACE = "eth0"
 # A queue number has 16 bits and names an ordered pair of hosts.
 MOST_HOSTS = 250
@@ -43,7 +43,7 @@ class Topology:
             return self._indexes[host]
         except KeyError:
             raise FieldError(
-                "host", host, f"is no host here; use one of {', '.join(self.hosts)}"
+                "host", host, f"is not a host here; use one of {', '.join(self.hosts)}"
             ) from None
 
     @cached_property

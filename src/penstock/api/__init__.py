@@ -1,0 +1,11 @@
+"""Functions of the public API. `import penstock` exports them; the command line calls them.
+
+runs          run a scenario, analyze run directories, compare them
+evidence      the result of these: runs with metrics, verdict and report
+experiments   measure what a cluster can do
+landing       land topics in the lake
+lake          audit, compact and reland a lake
+capacity      measure the capacity of a lane
+files         read a file as a value
+autoscaling   let the number of lanes follow the load
+"""

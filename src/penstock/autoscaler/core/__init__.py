@@ -1,0 +1,1 @@
+"""The pure core of the autoscaler: write speeds, packing, policies, controller, simulator."""

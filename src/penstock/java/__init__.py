@@ -1,0 +1,1 @@
+"""Finds Java; fetches pinned jars and checks them."""

@@ -1,0 +1,66 @@
+"""A cluster as its clients see it: how to connect to it, and its admin client."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from penstock.domain.client import ClientProperties
+from penstock.domain.cluster import ROUTER, TopicSpec
+from penstock.domain.errors import TestbedError
+from penstock.kafka.admin import Admin
+
+
+class KafkaCluster(ABC):
+    """What every cluster offers, a testbed or not. Only a testbed has faults and networks."""
+
+    _admin: Admin | None = None
+
+    @property
+    @abstractmethod
+    def client_config(self) -> dict[str, Any]:
+        """The configuration of a confluent-kafka client. It may hold secrets: never show it."""
+
+    def inside(self, host: str = ROUTER) -> AbstractContextManager[None]:
+        """Clients made in this context live on `host`, where a cluster has hosts."""
+        return nullcontext()
+
+    @property
+    def admin(self) -> Admin:
+        if self._admin is None:
+            self._admin = Admin(self.client_config, place=self.inside)
+        return self._admin
+
+    def create_topic(self, topic: TopicSpec) -> None:
+        """Create a topic; returns when all its replicas are in sync."""
+        brokers = self.admin.broker_ids(timeout_s=10)
+        if not brokers:
+            raise TestbedError(f"topic {topic.name} was not created: no broker answered")
+        self.admin.create_topic(topic, len(brokers))
+
+
+class ExistingCluster(KafkaCluster):
+    """A cluster that is not a testbed, reached by `bootstrap.servers` and `client.properties`.
+
+    It is only measured: no faults, no network conditions, no view of its processes.
+    """
+
+    def __init__(self, bootstrap_servers: str, properties: ClientProperties | None = None) -> None:
+        values: Mapping[str, str] = properties.values if properties else {}
+        self._config = {**values, "bootstrap.servers": bootstrap_servers}
+
+    @property
+    def client_config(self) -> dict[str, Any]:
+        return dict(self._config)
+
+    def check_reachable(self, timeout_s: float = 10) -> set[int]:
+        """The ids of its brokers; raises if none answers."""
+        brokers = self.admin.broker_ids(timeout_s=timeout_s)
+        if not brokers:
+            raise TestbedError(
+                f"no broker answers at {self._config['bootstrap.servers']} within {timeout_s:g} s",
+                "check the address, and security.protocol and credentials in client.properties",
+            )
+        return brokers

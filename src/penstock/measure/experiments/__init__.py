@@ -1,1 +1,0 @@
-"""The three experiments of topic partitioning: production, consumption, end-to-end."""

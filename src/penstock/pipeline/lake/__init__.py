@@ -1,1 +1,0 @@
-"""Topics to the lake: lanes read, decode and write; one streaming query keeps them in step."""

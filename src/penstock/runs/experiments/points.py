@@ -1,0 +1,147 @@
+"""The points of an experiment's grid, each with its repeats; and what a measured one is. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from itertools import product
+from typing import Annotated, Any, Literal
+
+from penstock.domain import plugins
+from penstock.domain.facts import FACTS_FORMAT, Conditions
+from penstock.domain.grid import EXPERIMENTS, ExperimentGrid
+from penstock.domain.metrics import Distribution, Estimate
+from penstock.domain.value import Choice, Doc, FieldError, Value
+
+# Axis of the grid → name in the conditions.
+_NAMES = {
+    "partitions": "partitions",
+    "message_bytes": "message_bytes",
+    "replication": "replication",
+    "brokers": "brokers",
+    "producers": "producers",
+    "consumers": "consumers",
+    "assignors": "assignor",
+}
+
+
+@dataclass(frozen=True)
+class Point:
+    """One measurement that is to be made."""
+
+    number: int  # of the conditions, from 1
+    repeat: int  # from 0
+    conditions: Conditions
+    label: str
+
+    @property
+    def folder(self) -> str:
+        return f"{self.number:03d}-r{self.repeat + 1}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PointResult(Value):
+    """The result of a point (`point.json`), written when it has ended."""
+
+    format: int = FACTS_FORMAT
+    experiment: Annotated[str, Choice(EXPERIMENTS)]
+    conditions: Conditions
+    repeat: int
+    status: Literal["complete", "failed"] = "complete"
+    reason: Annotated[str, Doc("why it failed")] = ""
+    warnings: tuple[str, ...] = ()
+    figures: Annotated[Mapping[str, Estimate], Doc("the unit is in the name")] = field(
+        default_factory=dict
+    )
+    distributions: Mapping[str, Distribution] = field(default_factory=dict)
+    handles_limit: int | None = None
+    started_at: Annotated[str, Doc("ISO 8601, UTC")] = ""
+    took_s: float = 0.0
+    versions: Mapping[str, str] = field(default_factory=dict)
+    machine: Mapping[str, str | int | float] = field(default_factory=dict)
+
+
+def points(kind: str, grid: ExperimentGrid) -> tuple[Point, ...]:
+    """Every point × repeat. Repeats come last, so that each spreads over the whole time."""
+    every = conditions(kind, grid)
+    labels = _labels(every)
+    return tuple(
+        Point(number, repeat, where, labels[number - 1])
+        for repeat in range(grid.repeats)
+        for number, where in enumerate(every, 1)
+    )
+
+
+def base(kind: str, grid: ExperimentGrid) -> Conditions:
+    """The middle of the star: the first of every axis, the middle one of the partitions."""
+    first = {_NAMES[axis]: _first(axis, getattr(grid, axis)) for axis in _axes(kind)}
+    return _with_policy(Conditions(**first), grid)
+
+
+def sweep(kind: str, grid: ExperimentGrid) -> tuple[Conditions, ...]:
+    """The base with every number of partitions: what lines are fitted over."""
+    return tuple(replace(base(kind, grid), partitions=p) for p in sorted(grid.partitions))
+
+
+def conditions(kind: str, grid: ExperimentGrid) -> tuple[Conditions, ...]:
+    """All points of the grid, none twice. More copies than brokers cannot be and is left out."""
+    every = _star(kind, grid) if grid.design == "star" else _full(kind, grid)
+    possible = [c for c in every if c.replication <= c.brokers]
+    if not possible:
+        raise FieldError("replication", list(grid.replication), "exceeds every number of brokers")
+    return tuple(dict.fromkeys(_with_policy(c, grid) for c in possible))
+
+
+def _axes(kind: str) -> tuple[str, ...]:
+    axes: tuple[str, ...] = plugins.get(EXPERIMENTS, kind).axes
+    return axes
+
+
+def _star(kind: str, grid: ExperimentGrid) -> list[Conditions]:
+    middle = replace(base(kind, grid), policy="")
+    every = [replace(c, policy="") for c in sweep(kind, grid)]
+    for axis in _axes(kind):
+        values = getattr(grid, axis)
+        if axis == "brokers":
+            values = (*values, *_policy_brokers(grid, middle.replication))
+        every += [replace(middle, **{_NAMES[axis]: value}) for value in values]
+    return every
+
+
+def _full(kind: str, grid: ExperimentGrid) -> list[Conditions]:
+    axes = _axes(kind)
+    every = []
+    for combination in product(*(getattr(grid, axis) for axis in axes)):
+        values = {_NAMES[axis]: value for axis, value in zip(axes, combination, strict=True)}
+        point = Conditions(**values)
+        every.append(point)
+        every += [replace(point, brokers=b) for b in _policy_brokers(grid, point.replication)]
+    return every
+
+
+def _policy_brokers(grid: ExperimentGrid, copies: int) -> list[int]:
+    """S4's two strategies for a given number of partitions: the fewest brokers that can hold the
+    copies, or all there are. (Limits on latency and handles are the planner's to add.)"""
+    chosen = {"bro-min": copies, "bro-max": max(grid.brokers)}
+    return [chosen[policy] for policy in grid.policies]
+
+
+def _with_policy(where: Conditions, grid: ExperimentGrid) -> Conditions:
+    if "bro-min" in grid.policies and where.brokers == where.replication:
+        return replace(where, policy="bro-min")
+    if "bro-max" in grid.policies and where.brokers == max(grid.brokers):
+        return replace(where, policy="bro-max")
+    return replace(where, policy="")
+
+
+def _first(axis: str, values: Sequence[Any]) -> Any:
+    if axis == "partitions":
+        return sorted(values)[len(values) // 2]
+    return values[0]
+
+
+def _labels(every: Sequence[Conditions]) -> list[str]:
+    """What tells each point from the others: partitions=48, message_bytes=1000."""
+    names = [f.name for f in fields(Conditions) if f.name != "policy"]
+    varying = [n for n in names if len({getattr(c, n) for c in every}) > 1] or ["partitions"]
+    return [", ".join(f"{n}={getattr(c, n)}" for n in varying) for c in every]

@@ -1,0 +1,147 @@
+"""A plain consumer without Kafka and lake: what it says of itself while it works, or hangs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from penstock.autoscaler import consumer as module
+from penstock.autoscaler.consumer import PlainConsumer, ending
+from penstock.domain.autoscaling import Answer, Command
+from penstock.domain.errors import BadInput, PenstockError
+from penstock.domain.lake.order import Position
+from penstock.domain.lake.partition import Partition
+from penstock.domain.lake.pipeline import Pipeline, Stream
+from penstock.domain.value import FieldError
+from penstock.kafka.waiting import wait_until
+
+
+class Link:
+    group = "b" * 32
+
+    def __init__(self, last: Command | None = None) -> None:
+        self.last = last
+        self.answers: list[Answer] = []
+
+    def past(self) -> Command | None:
+        return self.last
+
+    def command(self, timeout_s: float) -> Command | None:
+        return None
+
+    def answer(self, answer: Answer) -> None:
+        self.answers.append(answer)
+
+    def close(self) -> None: ...
+
+
+class Landing:
+    class checkpoint:
+        newest_report = -1
+
+
+class Kafka:
+    """A consumer and the brokers, as far as it is asked."""
+
+    groups: ClassVar[list[str]] = []
+
+    def __init__(self, *_: Any, group: str = "") -> None:
+        self.groups.append(group)
+
+    def close(self) -> None: ...
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    streams = (Stream(topics=("t",), table="t"),)
+    return Pipeline(name="p", bootstrap_servers="x:1", streams=streams, lake=str(tmp_path))
+
+
+@contextmanager
+def serving(
+    pipeline: Pipeline, link: Link, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[PlainConsumer]:
+    monkeypatch.setattr(module, "resumed", lambda *_: Landing)
+    monkeypatch.setattr(module, "LaneConsumer", Kafka)
+    monkeypatch.setattr(module, "Brokers", Kafka)
+    monkeypatch.setattr(module, "HEARTBEAT_S", 0.02)
+    served = PlainConsumer(pipeline, {}, 1, link)  # type: ignore[arg-type]
+    try:
+        yield served
+    finally:
+        served.close()
+
+
+def test_a_main_thread_that_hangs_shows_in_the_heartbeat(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link, hangs = Link(), threading.Event()
+    with serving(pipeline, link, monkeypatch) as served:
+
+        def cycle() -> None:
+            hangs.wait(10)
+
+        monkeypatch.setattr(served, "_cycle", cycle)
+        turn = threading.Thread(target=served.serve_once)
+        turn.start()
+        wait_until(
+            lambda: link.answers[-1].busy_s > 0.3, timeout_s=5, what="that it has not come back"
+        )
+        hangs.set()
+        turn.join()
+        before = len(link.answers)
+        wait_until(
+            lambda: len(link.answers) > before + 1 and link.answers[-1].busy_s < 0.3,
+            timeout_s=5,
+            what="that it has finished its turn",
+        )
+
+
+def test_what_the_ledger_refuses_ends_it_and_its_next_life_begins_where_the_ledger_ends(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was paused, and others landed what it had read."""
+    landed = {Partition("t", 0): 10}
+
+    def refuse() -> None:
+        raise PenstockError("another process has landed these records", "stop one of the two")
+
+    def from_ledger(_: Pipeline, partitions: set[Partition]) -> dict[Partition, Position]:
+        return {partition: Position(landed[partition]) for partition in partitions}
+
+    monkeypatch.setattr(module, "reached", from_ledger)
+    link = Link(Command(version=1, lanes={1: ("t-0",)}))
+    with serving(pipeline, link, monkeypatch) as served:
+        assert link.answers[-1].positions == {"t-0": 10}
+        landed[Partition("t", 0)] = 25
+        monkeypatch.setattr(served, "_cycle", refuse)
+        with pytest.raises(PenstockError) as ended, ending(1):
+            served.serve_once()
+    assert ended.value.message == "consumer 1 ends: another process has landed these records"
+    assert (ended.value.fix, ended.value.exit_code) == ("stop one of the two", 1)
+    with serving(pipeline, link, monkeypatch):
+        assert link.answers[-1].positions == {"t-0": 25}
+
+
+def test_a_failed_consumer_keeps_its_exit_code() -> None:
+    with pytest.raises(BadInput, match="consumer 3 ends: in use") as ended, ending(3):
+        raise BadInput("in use")
+    assert ended.value.exit_code == 2
+
+
+def test_offsets_are_committed_under_a_name_of_its_own_group(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Kafka.groups.clear()
+    with serving(pipeline, Link(), monkeypatch):
+        assert f"penstock.p.{Link.group}" in Kafka.groups
+
+
+def test_the_number_of_a_consumer_is_added_to_every_kind_of_error() -> None:
+    with pytest.raises(FieldError, match="consumer 3 ends: lanes: 0 must be 1 or more"), ending(3):
+        raise FieldError("lanes", 0, "must be 1 or more")

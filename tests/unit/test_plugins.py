@@ -1,0 +1,525 @@
+"""Plug-ins of other packages: found by the loader and in the schema; broken ones are named."""
+
+from __future__ import annotations
+
+import json
+import pkgutil
+import re
+import subprocess
+import sys
+import textwrap
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import penstock
+from penstock import specs
+from penstock.cli.experiment import experiment
+from penstock.domain import plugins
+from penstock.domain.errors import BadInput
+from penstock.specs.loader import FILE_KINDS
+from penstock.specs.schema import json_schema
+
+Install = Callable[..., None]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Make a package as pip leaves it: the module `others_plugins` and its entry points."""
+
+    def make(entry_points: str, code: str, module: str = "others_plugins") -> None:
+        (tmp_path / f"{module}.py").write_text(textwrap.dedent(code))
+        about = tmp_path / "others-1.2.dist-info"
+        about.mkdir()
+        (about / "METADATA").write_text("Metadata-Version: 2.1\nName: others\nVersion: 1.2\n")
+        (about / "entry_points.txt").write_text(textwrap.dedent(entry_points))
+        monkeypatch.delitem(sys.modules, module, raising=False)
+        monkeypatch.syspath_prepend(tmp_path)
+
+    return make
+
+
+@dataclass(frozen=True)
+class Example:
+    """A kind `stairs` of one group: its code, and a file that uses it."""
+
+    code: str
+    file_kind: str
+    file: dict[str, Any]
+
+
+EXAMPLES = {
+    "penstock.arrivals": Example(
+        """
+        from dataclasses import dataclass
+        from penstock.domain.arrivals import Arrivals
+
+        @dataclass(frozen=True, kw_only=True)
+        class Stairs(Arrivals):
+            "Messages in steps."
+            kind = "stairs"
+            step_s: float = 1.0
+            mean_per_s = 1.0
+
+            def times_s(self, rng):
+                return iter(())
+        """,
+        "workload",
+        {"arrivals": {"kind": "stairs", "step_s": 2.0}},
+    ),
+    "penstock.contents": Example(
+        """
+        from penstock.load.contents import Content
+
+        class Stairs(Content):
+            kind = "stairs"
+
+            def records(self, rng):
+                while True:
+                    yield b"step"
+        """,
+        "workload",
+        {"arrivals": {"kind": "constant", "rate_per_s": 1}, "payload": {"content": "stairs"}},
+    ),
+    "penstock.decoders": Example(
+        """
+        from dataclasses import dataclass
+        from penstock.lake.decoders import Decoder
+
+        @dataclass(frozen=True, kw_only=True)
+        class Stairs(Decoder):
+            "Values in steps."
+            kind = "stairs"
+
+            def decoding(self, host):
+                raise NotImplementedError
+        """,
+        "pipeline",
+        {"streams": [{"topics": ["sales"], "table": "sales", "decoder": {"kind": "stairs"}}]},
+    ),
+    "penstock.delays": Example(
+        """
+        from dataclasses import dataclass
+        from penstock.domain.network import Delay
+
+        @dataclass(frozen=True, kw_only=True)
+        class Stairs(Delay):
+            "A delay in steps."
+            kind = "stairs"
+            step_ms: float = 1.0
+
+            def sampler(self, rng):
+                return lambda: self.step_ms
+
+            def cdf(self, delay_ms):
+                return float(delay_ms >= self.step_ms)
+
+            def netem(self):
+                return ()
+        """,
+        "network",
+        {"links": [{"src": "any", "dst": "any", "condition": {"delay": {"kind": "stairs"}}}]},
+    ),
+    "penstock.designs": Example(
+        """
+        from dataclasses import dataclass
+        from penstock.domain.designs import Design
+
+        @dataclass(frozen=True, kw_only=True)
+        class Stairs(Design):
+            "One step after the other."
+            kind = "stairs"
+
+            def combinations(self, matrix, seed):
+                return [{axis: values[0] for axis, values in matrix.items()}]
+        """,
+        "scenario",
+        {"design": {"kind": "stairs"}},
+    ),
+    "penstock.experiments": Example(
+        """
+        from penstock.domain.grid import ExperimentGrid
+        from penstock.runs.experiments.kinds import ExperimentKind
+
+        class Stairs(ExperimentKind):
+            "What the stairs cost."
+            kind = "stairs"
+            axes = ("partitions",)
+            grid = ExperimentGrid(partitions=(1, 2))
+            reported_figures = ()
+
+            def measure(self, job):
+                raise NotImplementedError
+
+            def outcome(self, facts, text):
+                return []
+        """,
+        "facts",
+        {
+            "made_at": "now",
+            "points": [
+                {
+                    "experiment": "stairs",
+                    "conditions": {
+                        "message_bytes": 100,
+                        "partitions": 1,
+                        "replication": 1,
+                        "brokers": 1,
+                    },
+                    "figures": {},
+                    "repeats": 1,
+                }
+            ],
+        },
+    ),
+    "penstock.faults": Example(
+        """
+        from dataclasses import dataclass
+        from penstock.testbed.faults import Fault, Struck
+
+        @dataclass(frozen=True, kw_only=True)
+        class Stairs(Fault):
+            "Somebody falls down the stairs."
+            kind = "stairs"
+
+            def strike(self, cluster):
+                return Struck("fell down the stairs")
+        """,
+        "faults",
+        {"faults": [{"kind": "stairs", "at_s": 1}]},
+    ),
+    "penstock.losses": Example(
+        """
+        from dataclasses import dataclass
+        from penstock.domain.network import Loss
+
+        @dataclass(frozen=True, kw_only=True)
+        class Stairs(Loss):
+            "A loss in steps."
+            kind = "stairs"
+            mean = 0.0
+
+            def sampler(self, rng):
+                return lambda: False
+
+            def netem(self):
+                return ()
+        """,
+        "network",
+        {"links": [{"src": "any", "dst": "any", "condition": {"loss": {"kind": "stairs"}}}]},
+    ),
+    "penstock.packing": Example(
+        """
+        from dataclasses import dataclass
+        from penstock.autoscaler.core.packing import Algorithm
+
+        @dataclass(frozen=True, kw_only=True)
+        class Stairs(Algorithm):
+            "One lane after the other."
+            kind = "stairs"
+            steps: int = 1
+
+            def __call__(self, problem):
+                return dict.fromkeys(problem.speeds, 0)
+        """,
+        "pipeline",
+        {"autoscaling": {"policy": {"kind": "packing", "algorithm": {"kind": "stairs"}}}},
+    ),
+    "penstock.policies": Example(
+        """
+        from dataclasses import dataclass
+        from penstock.autoscaler.core.policies import Policy
+
+        @dataclass(frozen=True, kw_only=True)
+        class Stairs(Policy):
+            "As many lanes as steps."
+            kind = "stairs"
+            steps: int = 1
+
+            def decider(self, settings):
+                raise NotImplementedError
+        """,
+        "pipeline",
+        {"autoscaling": {"policy": {"kind": "stairs", "steps": 2}}},
+    ),
+    "penstock.producers": Example(
+        """
+        from dataclasses import dataclass
+        from penstock.load.producers import ProducerKind
+
+        @dataclass(frozen=True, kw_only=True)
+        class Stairs(ProducerKind):
+            "Publishes step by step."
+            kind = "stairs"
+            steps: int = 3
+
+            def producer(self, job):
+                raise NotImplementedError
+        """,
+        "scenario",
+        {"producer": {"kind": "stairs", "steps": 4}},
+    ),
+    "penstock.readers": Example(
+        """
+        from dataclasses import dataclass
+        from penstock.load.readers import ReaderKind
+
+        @dataclass(frozen=True, kw_only=True)
+        class Stairs(ReaderKind):
+            "Unpacks step by step."
+            kind = "stairs"
+
+            def messages(self, value):
+                return value.split(b",")
+        """,
+        "scenario",
+        {"consumers": {"reader": {"kind": "stairs"}}},
+    ),
+    "penstock.shapes": Example(
+        """
+        from dataclasses import dataclass
+        from penstock.domain.shapes import Finding, Shape
+
+        @dataclass(frozen=True, kw_only=True)
+        class Stairs(Shape):
+            "A figure in steps."
+            kind = "stairs"
+
+            def check(self, points):
+                return Finding(holds=True, sentence="it has steps")
+        """,
+        "scenario",
+        {"expect": [{"kind": "stairs", "figure": "lost_share", "over": "workload.producers"}]},
+    ),
+    "penstock.sizes": Example(
+        """
+        from dataclasses import dataclass
+        from penstock.domain.sizes import Sizes
+
+        @dataclass(frozen=True, kw_only=True)
+        class Stairs(Sizes):
+            "Sizes in steps."
+            kind = "stairs"
+            mean_bytes = 100.0
+
+            def draw(self, rng):
+                while True:
+                    yield 100
+        """,
+        "workload",
+        {
+            "arrivals": {"kind": "constant", "rate_per_s": 1},
+            "payload": {"sizes": {"kind": "stairs"}},
+        },
+    ),
+}
+# What a file of the kind needs beside.
+REST: dict[str, dict[str, Any]] = {
+    "pipeline": {
+        "name": "shop",
+        "bootstrap_servers": "localhost:9092",
+        "lake": "lake",
+        "streams": [{"topics": ["sales"], "table": "sales"}],
+    },
+    "scenario": {
+        "name": "demo",
+        "topic": {"name": "t"},
+        "workload": {"arrivals": {"kind": "constant", "rate_per_s": 1}},
+        "matrix": {"workload.producers": [1, 2]},
+    },
+}
+
+
+def load(example: Example, name: str = "stairs") -> Any:
+    data = REST.get(example.file_kind, {}) | example.file
+    text = json.dumps(data).replace('"stairs"', f'"{name}"')
+    return specs.parse(text, FILE_KINDS[example.file_kind], "file.json")
+
+
+def test_every_group_has_an_example() -> None:
+    assert set(EXAMPLES) == set(plugins.WORDS)
+
+
+@pytest.mark.parametrize("group", EXAMPLES)
+def test_a_kind_of_another_package_is_found_by_the_loader_and_in_the_schema(
+    group: str, install: Install
+) -> None:
+    example = EXAMPLES[group]
+    with pytest.raises(BadInput, match="'stairs' is unknown; use one of"):
+        load(example)
+    assert '"stairs"' not in json.dumps(json_schema(FILE_KINDS[example.file_kind]))
+
+    install(f"[{group}]\nstairs = others_plugins:Stairs\n", example.code)
+
+    assert specs.to_data(load(example)) == specs.to_data(load(example))
+    assert plugins.get(group, "stairs").__module__ == "others_plugins"
+    assert '"stairs"' in json.dumps(json_schema(FILE_KINDS[example.file_kind]))
+
+
+@pytest.mark.parametrize("group", EXAMPLES)
+def test_a_wrong_name_lists_the_right_ones_also_those_of_other_packages(
+    group: str, install: Install
+) -> None:
+    install(f"[{group}]\nstairs = others_plugins:Stairs\n", "raise RuntimeError('not loaded')")
+    with pytest.raises(BadInput) as error:
+        load(EXAMPLES[group], "stairz")
+    for name in (*plugins.names(group), "did you mean 'stairs'?"):
+        assert name in str(error.value)
+
+
+@pytest.mark.parametrize("group", EXAMPLES)
+def test_every_own_kind_of_penstock_can_be_used(group: str) -> None:
+    assert plugins.every(group)
+    assert not any(
+        getattr(kind, "__abstractmethods__", ()) for kind in plugins.every(group).values()
+    )
+
+
+POISSON = {"arrivals": {"kind": "poisson", "rate_per_s": 1}}
+
+
+@pytest.mark.parametrize(
+    ("code", "problem"),
+    [
+        ("import nothing_of_that_name", "ModuleNotFoundError: No module named"),
+        ("raise SystemExit(3)", "SystemExit: 3"),
+        ("Other = 1", "AttributeError"),
+        ("Stairs = 1", "is not a subclass of penstock.domain.arrivals:Arrivals"),
+        (
+            "from penstock.domain.arrivals import Arrivals\nclass Stairs(Arrivals): kind = 'step'",
+            "does not have kind = 'stairs'",
+        ),
+        (
+            "from penstock.domain.arrivals import Arrivals\nclass Stairs(Arrivals): kind = 'stairs'",
+            "lacks mean_per_s, times_s",
+        ),
+    ],
+)
+def test_a_broken_package_is_named_and_stops_only_who_uses_it(
+    code: str, problem: str, install: Install
+) -> None:
+    install("[penstock.arrivals]\nstairs = others_plugins:Stairs\n", code)
+    assert specs.parse(POISSON, FILE_KINDS["workload"])
+    assert json_schema(FILE_KINDS["network"])
+    for use in (
+        lambda: load(EXAMPLES["penstock.arrivals"]),
+        lambda: json_schema(FILE_KINDS["workload"]),
+    ):
+        with pytest.raises(BadInput) as error:
+            use()
+        assert "stairs = others_plugins:Stairs (penstock.arrivals) of others 1.2" in str(
+            error.value
+        )
+        assert problem in str(error.value)
+
+
+def test_a_broken_package_is_named_when_the_file_is_read_also_if_only_a_field_has_its_name(
+    install: Install,
+) -> None:
+    install("[penstock.contents]\nstairs = others_plugins:Stairs\n", "import nothing_of_that_name")
+    with pytest.raises(BadInput, match=r"\(penstock\.contents\) of others 1\.2 cannot be loaded"):
+        load(EXAMPLES["penstock.contents"])
+
+
+def test_two_packages_with_one_name_are_both_named(install: Install, tmp_path: Path) -> None:
+    entry = "[penstock.contents]\nstairs = others_plugins:Stairs\n"
+    install(entry, EXAMPLES["penstock.contents"].code)
+    about = tmp_path / "more-2.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: more\nVersion: 2.0\n")
+    (about / "entry_points.txt").write_text(entry)
+    with pytest.raises(BadInput, match="two packages") as error:
+        load(EXAMPLES["penstock.contents"])
+    assert "others 1.2" in str(error.value)
+    assert "more 2.0" in str(error.value)
+
+
+def test_the_name_of_an_own_kind_stays_its_own(install: Install) -> None:
+    install("[penstock.arrivals]\npoisson = others_plugins:Stairs\n", "")
+    assert specs.parse(POISSON, FILE_KINDS["workload"])
+    with pytest.raises(BadInput, match=r"of others 1\.2 has a name that is taken"):
+        json_schema(FILE_KINDS["workload"])
+
+
+def test_an_experiment_of_another_package_is_a_command(install: Install) -> None:
+    group = "penstock.experiments"
+    install(f"[{group}]\nstairs = others_plugins:Stairs\n", EXAMPLES[group].code)
+    assert "What the stairs cost." in CliRunner().invoke(experiment, ["stairs", "--help"]).output
+    error = CliRunner().invoke(experiment, ["stair"]).exception
+    assert isinstance(error, BadInput)
+    assert "consumption, end-to-end, production, stairs" in str(error)
+    assert "did you mean 'stairs'?" in str(error)
+
+
+def test_a_broken_experiment_hides_no_other(install: Install) -> None:
+    install(
+        "[penstock.experiments]\nstairs = others_plugins:Stairs\n", "import nothing_of_that_name"
+    )
+    listed = CliRunner().invoke(experiment, ["--help"], catch_exceptions=False).output
+    assert "production" in listed and "(broken) the plug-in stairs" in listed
+    with pytest.raises(BadInput, match="cannot be loaded"):
+        CliRunner().invoke(experiment, ["stairs"], catch_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    ("group", "file_kind"),
+    [
+        ("penstock.policies", "pipeline"),
+        ("penstock.packing", "pipeline"),
+        ("penstock.contents", "workload"),
+    ],
+)
+def test_the_schema_reports_broken_packages_also_where_files_say_a_name(
+    group: str, file_kind: str, install: Install
+) -> None:
+    install(f"[{group}]\nstairs = others_plugins:Stairs\n", "import nothing_of_that_name")
+    with pytest.raises(BadInput, match=r"of others 1\.2 cannot be loaded"):
+        json_schema(FILE_KINDS[file_kind])
+
+
+def test_faults_are_read_without_what_a_testbed_needs() -> None:
+    code = (
+        "import sys; from penstock.domain import plugins; plugins.every('penstock.faults');"
+        "print([m for m in ('psutil', 'confluent_kafka', 'penstock.testbed.cluster')"
+        " if m in sys.modules])"
+    )
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "[]\n"
+
+
+# --- docs/plugins.md -------------------------------------------------------------------------------
+
+DOCS = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text()
+
+
+def test_the_documented_groups_are_those_that_there_are() -> None:
+    rows = re.findall(r"^\| `(penstock\.\w+)` \|[^|]*\| `penstock\.(\w+)` \|", DOCS, re.MULTILINE)
+    assert {group: getattr(penstock, name) for group, name in rows} == {
+        group: pkgutil.resolve_name(place) for group, place in plugins.WORDS.items()
+    }
+    table = "".join(line for line in DOCS.splitlines() if line.startswith("| `penstock."))
+    groups = {group.partition(".")[2] for group in plugins.WORDS}
+    for name in set(re.findall(r"`penstock\.(\w+)`", table)) - groups:
+        assert hasattr(penstock, name), name
+
+
+def test_the_documented_example_works(install: Install) -> None:
+    code, project, workload = (
+        re.findall(rf"```{language}\n(.*?)```", DOCS, re.DOTALL)[0]
+        for language in ("python", "toml", "yaml")
+    )
+    ((group, entries),) = tomllib.loads(project)["project"]["entry-points"].items()
+    ((name, value),) = entries.items()
+    install(f"[{group}]\n{name} = {value}\n", code, value.partition(":")[0])
+
+    arrivals = specs.parse(workload, FILE_KINDS["workload"], "workload.yaml").arrivals  # type: ignore[attr-defined]
+    assert arrivals.kind == name
+    times = arrivals.times_s(Random(1))
+    due_s = [next(times) for _ in range(10_000)]
+    assert len(due_s) / due_s[-1] == pytest.approx(arrivals.mean_per_s, rel=0.05)
+    assert "messages per second while it is open" in json.dumps(json_schema(FILE_KINDS["workload"]))
