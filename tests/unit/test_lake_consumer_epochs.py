@@ -61,8 +61,11 @@ def test_a_log_that_ends_before_a_position_of_that_epoch_is_truncated(
     if knows_topic:
         gather(lane, {A: Range(0, RECORDS, 0), B: Range(0, RECORDS, 0)})
     found = gather(lane, {A: Range(50, 60, 50, leader_epoch=0), B: Range(3, RECORDS, 3)})
-    assert found.diverged == {A: RECORDS}
     assert found.ends == {A: Position(50, 0), B: Position(RECORDS, 0)}
+    # On a busy machine the client's first fetch overtakes the check, and all that the broker says
+    # is that the offset does not exist. Then the log's end shows the truncation (`Truncations`).
+    overtaken = any("Offset out of range" in trouble for trouble in found.troubles)
+    assert found.diverged == ({} if overtaken else {A: RECORDS})
 
 
 def test_without_an_epoch_it_is_only_out_of_range(lane: LaneConsumer) -> None:

@@ -173,7 +173,10 @@ class LaneConsumer:
     def _check_epoch(self, partition: Partition, at: Position, until_s: float) -> bool:
         """Seek, since librdkafka checks the epoch then, but not when a partition is assigned.
 
-        The answer comes later, as a message. False: the seek itself failed.
+        The answer comes later, as a message. False: the seek itself failed. A fetch may overtake
+        the seek; if the log ends before the position, the client then reports an offset out of
+        range instead, and the next order sees it by the log's end (`Truncations`). Do not assign
+        at OFFSET_END to avoid that: librdkafka forgets a seek that meets its offset query.
         """
         place = TopicPartition(*partition, at.checked_offset, leader_epoch=at.leader_epoch)
 
