@@ -45,6 +45,7 @@ from penstock.java import jars
 from penstock.java.find import find_java
 from penstock.lake import query
 from penstock.lake.landing import Landed
+from penstock.load.contents.random_bytes import RandomContent
 from penstock.load.prefill import fill
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.toolchain import find_toolchain
@@ -158,7 +159,7 @@ def _fill(cluster: Cluster, size_bytes: int, total_bytes: int, say: Say) -> int:
     say(f"filling {total_bytes / 1e6:.0f} MB of {size_bytes} B")
     each = total_bytes // PARTITIONS
     config = cluster.client_config
-    return fill(config, topic, PARTITIONS, each, content="random", size_bytes=size_bytes)
+    return fill(config, topic, PARTITIONS, each, content=RandomContent(), size_bytes=size_bytes)
 
 
 def _compare(

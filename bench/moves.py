@@ -31,6 +31,7 @@ from penstock.domain.lake.pipeline import Pipeline, Stream
 from penstock.domain.lake.plan import Plan
 from penstock.lake import query
 from penstock.lake.landing import Landed
+from penstock.load.contents.random_bytes import RandomContent
 from penstock.load.prefill import fill
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.toolchain import find_toolchain
@@ -58,7 +59,7 @@ def measure(quick: bool, say: Say) -> tuple[dict[str, Any], list[Row]]:
             cluster.create_topic(TopicSpec(name=topic, partitions=PARTITIONS, replication=1))
         say(f"filling {total / 1e6:.0f} MB")
         each = total // PARTITIONS
-        fill(config, "backlog", PARTITIONS, each, content="random", size_bytes=SIZE_BYTES)
+        fill(config, "backlog", PARTITIONS, each, content=RandomContent(), size_bytes=SIZE_BYTES)
         say("starting Spark")
         spark = session(
             query.with_retries(f"local[{LANES}]"), app="bench", config=query.SPARK_CONFIG

@@ -13,23 +13,35 @@ if TYPE_CHECKING:
     from penstock.api.capacity import capacity as capacity
     from penstock.api.evidence import Evidence as Evidence
     from penstock.api.experiments import experiment as experiment
+    from penstock.api.files import file_kinds as file_kinds
     from penstock.api.files import read as read
+    from penstock.api.files import schema as schema
     from penstock.api.lake import audit as audit
     from penstock.api.lake import compact as compact
     from penstock.api.lake import reland as reland
     from penstock.api.landing import Listener as Listener
     from penstock.api.landing import Summary as Summary
     from penstock.api.landing import land as land
+    from penstock.api.machine import doctor as doctor
     from penstock.api.runs import Compared as Compared
     from penstock.api.runs import analyze as analyze
     from penstock.api.runs import compare as compare
     from penstock.api.runs import resume as resume
     from penstock.api.runs import run as run
+    from penstock.api.testbeds import StartedTestbed as StartedTestbed
+    from penstock.api.testbeds import attach_testbed as attach_testbed
+    from penstock.api.testbeds import remove_testbed as remove_testbed
+    from penstock.api.testbeds import remove_testbeds as remove_testbeds
+    from penstock.api.testbeds import start_testbed as start_testbed
+    from penstock.api.testbeds import testbeds as testbeds
+    from penstock.api.testbeds import use_testbed as use_testbed
     from penstock.autoscaler.core.packing import Problem as Problem
     from penstock.autoscaler.core.policy import Decider as Decider
     from penstock.autoscaler.core.policy import Decision as Decision
     from penstock.autoscaler.core.policy import Trigger as Trigger
     from penstock.autoscaler.core.policy import View as View
+    from penstock.autoscaler.manifests import KubernetesPlace as KubernetesPlace
+    from penstock.autoscaler.manifests import manifests as manifests
     from penstock.domain.arrivals import Arrivals as Arrivals
     from penstock.domain.arrivals import BurstArrivals as BurstArrivals
     from penstock.domain.arrivals import ConstantArrivals as ConstantArrivals
@@ -44,6 +56,7 @@ if TYPE_CHECKING:
     from penstock.domain.cluster import ClusterSpec as ClusterSpec
     from penstock.domain.cluster import TopicSpec as TopicSpec
     from penstock.domain.consumers import Consumers as Consumers
+    from penstock.domain.content import Content as Content
     from penstock.domain.designs import Design as Design
     from penstock.domain.errors import BadInput as BadInput
     from penstock.domain.errors import FaultDidNotTake as FaultDidNotTake
@@ -107,7 +120,10 @@ if TYPE_CHECKING:
     from penstock.lake.decoders.json import JsonDecoder as JsonDecoder
     from penstock.lake.decoders.raw import RawDecoder as RawDecoder
     from penstock.lake.reland import Relanded as Relanded
-    from penstock.load.contents import Content as Content
+    from penstock.load.contents.random_bytes import RandomContent as RandomContent
+    from penstock.load.contents.sales import SalesContent as SalesContent
+    from penstock.load.contents.telemetry import TelemetryContent as TelemetryContent
+    from penstock.load.contents.web_log import WebLogContent as WebLogContent
     from penstock.load.producers import LoadProducer as LoadProducer
     from penstock.runs.experiments.kinds import ExperimentKind as ExperimentKind
     from penstock.runs.experiments.kinds import PointJob as PointJob
@@ -115,6 +131,7 @@ if TYPE_CHECKING:
     from penstock.runs.experiments.kinds.experiment_kind import FactFigure as FactFigure
     from penstock.runs.experiments.measured import Measured as Measured
     from penstock.specs.loader import dump_yaml as dump_yaml
+    from penstock.testbed.capabilities import Capabilities as Capabilities
     from penstock.testbed.cluster import Cluster as Cluster
     from penstock.testbed.fault_injector import FaultInjector as FaultInjector
     from penstock.testbed.faults import Fault as Fault
@@ -126,6 +143,8 @@ if TYPE_CHECKING:
     from penstock.testbed.faults.slow_cpu import SlowCpu as SlowCpu
     from penstock.testbed.faults.slow_link import SlowLink as SlowLink
     from penstock.testbed.faults.stop import Stop as Stop
+    from penstock.testbed.health import Health as Health
+    from penstock.testbed.health import health as health
     from penstock.testbed.network.profile_player import ProfilePlayer as ProfilePlayer
     from penstock.testbed.observe import observe as observe
 
@@ -138,6 +157,7 @@ _EXTRAS = {
     "api.files": "cli",
     "api.lake": "lake",
     "api.landing": "lake",
+    "api.machine": "testbed",
     "api": "analysis",
     "autoscaler": "lake",
     "lake": "lake",

@@ -28,6 +28,7 @@ from penstock.domain.trace import TRACES, message_id
 from penstock.domain.workload import Payload, Workload
 from penstock.kafka.connection import ExistingCluster
 from penstock.kafka.waiting import wait_until
+from penstock.load.contents.telemetry import TelemetryContent
 from penstock.load.journal import recover
 from penstock.load.load import Load
 from penstock.load.plan import LoadPlan
@@ -94,7 +95,9 @@ def test_what_the_traces_say_adds_up(cluster: Cluster, topic: str, tmp_path: Pat
     """Two producers, two consumers and the watcher, without any fault."""
     workload = Workload(
         arrivals=PoissonArrivals(rate_per_s=200),
-        payload=Payload(content="telemetry", sizes=UniformSizes(min_bytes=50, max_bytes=500)),
+        payload=Payload(
+            content=TelemetryContent(), sizes=UniformSizes(min_bytes=50, max_bytes=500)
+        ),
         producers=2,
         keys=100,
         duration_s=3,

@@ -10,24 +10,26 @@ import pyarrow as pa
 import pytest
 
 from penstock.domain import plugins
-from penstock.load.contents import bodies, records
+from penstock.domain.content import Content
+from penstock.load.bodies import bodies
 
-NAMES = plugins.names("penstock.contents")
+CONTENTS = {name: kind() for name, kind in plugins.every("penstock.contents").items()}
+each_content = pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_content
 @pytest.mark.parametrize("size_bytes", [0, 1, 92, 1000, 100_000])
-def test_bodies_have_exactly_the_size_asked_for(name: str, size_bytes: int) -> None:
-    body = bodies(name, Random(secrets.randbits(64)))
+def test_bodies_have_exactly_the_size_asked_for(content: Content, size_bytes: int) -> None:
+    body = bodies(content, Random(secrets.randbits(64)))
     assert [len(body(size_bytes)) for _ in range(3)] == [size_bytes] * 3
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_seed_gives_the_same_text_and_another_seed_another(name: str) -> None:
+@each_content
+def test_a_seed_gives_the_same_text_and_another_seed_another(content: Content) -> None:
     seed = secrets.randbits(64)
 
     def text(seed: int) -> list[bytes]:
-        body = bodies(name, Random(seed))
+        body = bodies(content, Random(seed))
         return [body(200) for _ in range(20)]
 
     assert text(seed) == text(seed)
@@ -37,7 +39,7 @@ def test_a_seed_gives_the_same_text_and_another_seed_another(name: str) -> None:
 
 def _ratio(name: str, size_bytes: int) -> float:
     """Of a batch of 100 kB, as a client compresses it."""
-    body = bodies(name, Random(secrets.randbits(64)))
+    body = bodies(CONTENTS[name], Random(secrets.randbits(64)))
     batch = b"".join(body(size_bytes) for _ in range(100_000 // size_bytes))
     return len(batch) / len(pa.compress(batch, codec="zstd", asbytes=True))
 
@@ -53,12 +55,12 @@ def test_random_bytes_do_not_compress_and_the_others_do(size_bytes: int) -> None
 
 def test_records_are_what_they_claim_to_be() -> None:
     rng = Random(secrets.randbits(64))
-    reading = json.loads(next(records("telemetry", rng)))
+    reading = json.loads(next(CONTENTS["telemetry"].records(rng)))
     assert {"vin", "ts", "speed_kmh", "lat", "lon"} <= reading.keys()
-    line = next(records("web-log", rng)).decode()
+    line = next(CONTENTS["web-log"].records(rng)).decode()
     assert '"' in line
     assert " HTTP/1.1" in line
     assert line.endswith("\n")
-    sale = next(records("sales", rng)).decode().rstrip("\n").split(";")
+    sale = next(CONTENTS["sales"].records(rng)).decode().rstrip("\n").split(";")
     assert len(sale) == 12
     assert float(sale[9]) == pytest.approx(int(sale[7]) * float(sale[8]), abs=0.01 * int(sale[7]))

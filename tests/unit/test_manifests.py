@@ -10,7 +10,7 @@ import kubernetes_validate
 import pytest
 
 from penstock import specs
-from penstock.autoscaler.manifests import Place, executor_template, manifests, placed
+from penstock.autoscaler.manifests import KubernetesPlace, executor_template, manifests, placed
 from penstock.cli.pipeline import pipeline
 from penstock.domain.errors import BadInput
 from penstock.domain.lake.pipeline import Pipeline, Stream
@@ -22,7 +22,7 @@ PIPELINE = Pipeline(
     streams=(Stream(topics=("events",), table="events"),),
     lake="/home/me/lake",
 )
-PLACE = Place(image="registry.example/penstock:1", namespace="data")
+PLACE = KubernetesPlace(image="registry.example/penstock:1", namespace="data")
 
 
 @pytest.mark.parametrize("version", ["1.31", "1.37"])

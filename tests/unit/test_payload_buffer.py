@@ -12,6 +12,8 @@ import pytest
 from penstock.domain.sizes import UniformSizes
 from penstock.domain.trace import message_id
 from penstock.domain.workload import Payload
+from penstock.load.contents.sales import SalesContent
+from penstock.load.contents.web_log import WebLogContent
 from penstock.load.payload_buffer import Messages
 from penstock.load.rdkafka import MESSAGE
 
@@ -49,7 +51,7 @@ def test_a_message_of_8_bytes_is_its_number_only() -> None:
 
 def test_sizes_are_drawn_and_remembered() -> None:
     sizes = UniformSizes(min_bytes=8, max_bytes=203)
-    messages = _messages(Payload(sizes=sizes, content="sales"))
+    messages = _messages(Payload(sizes=sizes, content=SalesContent()))
     messages.prepare(0)
     lengths = [len(_read(messages, number)[0]) for number in range(messages.window)]
     assert lengths == messages.sizes_of(np.arange(messages.window)).tolist()
@@ -70,7 +72,7 @@ def test_keys_are_drawn_from_the_given_number() -> None:
 
 def test_bodies_differ_and_a_seed_repeats_them() -> None:
     seed = secrets.randbits(64)
-    one, two = (Messages(Payload(content="web-log"), None, 0, Random(seed)) for _ in range(2))
+    one, two = (Messages(Payload(content=WebLogContent()), None, 0, Random(seed)) for _ in range(2))
     for messages in (one, two):
         messages.prepare(0)
     values = [_read(one, number)[0] for number in range(50)]

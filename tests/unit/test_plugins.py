@@ -75,17 +75,23 @@ EXAMPLES = {
     ),
     "penstock.contents": Example(
         """
-        from penstock.load.contents import Content
+        from dataclasses import dataclass
+        from penstock import Content
 
+        @dataclass(frozen=True, kw_only=True)
         class Stairs(Content):
             kind = "stairs"
+            steps: int = 1
 
             def records(self, rng):
                 while True:
-                    yield b"step"
+                    yield b"step" * self.steps
         """,
         "workload",
-        {"arrivals": {"kind": "constant", "rate_per_s": 1}, "payload": {"content": "stairs"}},
+        {
+            "arrivals": {"kind": "constant", "rate_per_s": 1},
+            "payload": {"content": {"kind": "stairs", "steps": 3}},
+        },
     ),
     "penstock.decoders": Example(
         """

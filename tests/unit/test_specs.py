@@ -92,7 +92,7 @@ def test_the_scenario_of_the_readme_is_an_example() -> None:
 def test_defaults_are_written_but_not_what_is_absent() -> None:
     assert specs.to_data(Workload(arrivals=ConstantArrivals(rate_per_s=5))) == {
         "arrivals": {"kind": "constant", "rate_per_s": 5},
-        "payload": {"content": "random", "size_bytes": 100},
+        "payload": {"content": {"kind": "random"}, "size_bytes": 100},
         "producers": 1,
         "loop": "open",
         "duration_s": 10.0,

@@ -6,6 +6,8 @@ experiments   measure what a cluster can do
 landing       land topics in the lake
 lake          audit, compact and reland a lake
 capacity      measure the capacity of a lane
-files         read a file as a value
+files         read a file as a value; JSON schemas
+testbeds      clusters that outlive the process which started them
+machine       what this machine can do
 autoscaling   let the number of lanes follow the load
 """

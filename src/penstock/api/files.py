@@ -1,4 +1,4 @@
-"""Public API: files as values; `dump_yaml` is the way back."""
+"""Public API: files as values (`dump_yaml` is the way back), and their JSON schemas."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from penstock.domain.lake.pipeline import Pipeline
 from penstock.domain.scenario import Scenario
 from penstock.domain.value import Value
 from penstock.specs import loader
+from penstock.specs.loader import FILE_KINDS
+from penstock.specs.schema import json_schema, summary
 
 T = TypeVar("T", bound=Value)
 
@@ -33,3 +35,17 @@ def read(path: str | Path, kind: type[T]) -> T:
         value = loader.load(file, kind)
     read: T = value
     return read
+
+
+def file_kinds() -> dict[str, str]:
+    """The kinds of files by name, each with what it is about."""
+    return {name: summary(kind) for name, kind in sorted(FILE_KINDS.items())}
+
+
+def schema(name: str) -> dict[str, Any]:
+    """The JSON schema of a kind of file, such as `scenario`."""
+    if name not in FILE_KINDS:
+        raise BadInput(
+            f"{name!r} is not a kind of file", f"use one of {', '.join(sorted(FILE_KINDS))}"
+        )
+    return json_schema(FILE_KINDS[name])

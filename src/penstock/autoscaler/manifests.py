@@ -51,7 +51,7 @@ _HEAP = 0.4
 
 
 @dataclass(frozen=True)
-class Place:
+class KubernetesPlace:
     """Where the pipeline runs."""
 
     image: str
@@ -64,7 +64,7 @@ class Place:
     executor_memory_mb: int = 2048
 
 
-def manifests(pipeline: Pipeline, place: Place) -> list[Manifest]:
+def manifests(pipeline: Pipeline, place: KubernetesPlace) -> list[Manifest]:
     """The manifests, in the order in which to apply them. `pipeline` must not need other files."""
     name, namespace = _name(pipeline.name), place.namespace
     labels = {"app.kubernetes.io/name": "penstock", "app.kubernetes.io/instance": name}
@@ -97,7 +97,7 @@ def _name(pipeline: str) -> str:
     return f"penstock-{plain}-{hashlib.sha256(pipeline.encode()).hexdigest()[:6]}"
 
 
-def placed(pipeline: Pipeline, place: Place) -> Pipeline:
+def placed(pipeline: Pipeline, place: KubernetesPlace) -> Pipeline:
     """The pipeline as it runs in a container: lake on the volume, secrets in the Secret."""
     properties = None
     secrets = pipeline.lane_secrets
@@ -116,7 +116,7 @@ def placed(pipeline: Pipeline, place: Place) -> Pipeline:
     )
 
 
-def executor_template(place: Place) -> Manifest:
+def executor_template(place: KubernetesPlace) -> Manifest:
     """The template of every executor's pod; Spark adds image, resources and command."""
     return {
         "apiVersion": "v1",
@@ -131,14 +131,14 @@ def executor_template(place: Place) -> Manifest:
     }
 
 
-def _mounts(place: Place) -> list[Manifest]:
+def _mounts(place: KubernetesPlace) -> list[Manifest]:
     """For driver and executors: every lane reads the certificates."""
     lake: Manifest = {"name": "lake", "mountPath": _LAKE}
     secret: Manifest = {"name": "secret", "mountPath": _SECRET, "readOnly": True}
     return [lake, secret] if place.secret else [lake]
 
 
-def _volumes(place: Place) -> list[Manifest]:
+def _volumes(place: KubernetesPlace) -> list[Manifest]:
     lake: Manifest = {"name": "lake", "persistentVolumeClaim": {"claimName": place.claim}}
     secret: Manifest = {"name": "secret", "secret": {"secretName": place.secret}}
     return [lake, secret] if place.secret else [lake]
@@ -158,7 +158,7 @@ def _heap_mb(memory_mb: int) -> int:
     return round(_HEAP * memory_mb)
 
 
-def _driver(name: str, labels: dict[str, str], place: Place) -> Manifest:
+def _driver(name: str, labels: dict[str, str], place: KubernetesPlace) -> Manifest:
     executor_heap_mb = _heap_mb(place.executor_memory_mb)
     conf = {
         "spark.kubernetes.namespace": place.namespace,

@@ -15,7 +15,7 @@ from penstock.api.autoscaling import autoscale
 from penstock.autoscaler.channel import HostLink
 from penstock.autoscaler.consumer import PlainConsumer, ending, owned
 from penstock.autoscaler.group import Group
-from penstock.autoscaler.manifests import Place, manifests
+from penstock.autoscaler.manifests import KubernetesPlace, manifests
 from penstock.autoscaler.topics import Topics
 from penstock.cli import events, options, output
 from penstock.domain.errors import BadInput, PenstockError
@@ -133,7 +133,7 @@ def consumer(file: Path, number: int) -> None:
 @click.option("--secret", help="Secret with the client.properties, if FILE names one.")
 def render(file: Path, image: str, namespace: str, claim: str, secret: str | None) -> None:
     """Print Kubernetes manifests: driver, RBAC and executor pod template."""
-    place = Place(image=image, namespace=namespace, claim=claim, secret=secret)
+    place = KubernetesPlace(image=image, namespace=namespace, claim=claim, secret=secret)
     for manifest in manifests(pipeline_file.load(file), place):
         click.echo("---")
         click.echo(specs.dump_yaml(manifest), nl=False)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import click
 
-from penstock.domain.errors import BadInput
-from penstock.specs.loader import FILE_KINDS, dump_json
-from penstock.specs.schema import json_schema, summary
+from penstock.api import files
+from penstock.specs.loader import dump_json
 
 
 @click.command()
@@ -18,18 +17,12 @@ def schema(name: str | None, as_json: bool) -> None:
     For completion in an editor, save it and begin a file with the line
     `# yaml-language-server: $schema=PATH`.
     """
-    if name is None:
-        click.echo(_listing(as_json), nl=False)
-    elif name in FILE_KINDS:
-        click.echo(dump_json(json_schema(FILE_KINDS[name])), nl=False)
-    else:
-        raise BadInput(
-            f"{name!r} is not a kind of file", f"use one of {', '.join(sorted(FILE_KINDS))}"
-        )
+    text = _listing(as_json) if name is None else dump_json(files.schema(name))
+    click.echo(text, nl=False)
 
 
 def _listing(as_json: bool) -> str:
-    kinds = {name: summary(cls) for name, cls in sorted(FILE_KINDS.items())}
+    kinds = files.file_kinds()
     if as_json:
         return dump_json(kinds)
     width = max(map(len, kinds))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,38 +13,25 @@ from typing import Any
 import click
 
 from penstock import specs
+from penstock.api import testbeds
+from penstock.api.testbeds import DEFAULT_NAME, StartedTestbed
 from penstock.cli import broker_report, options, output
 from penstock.domain.cluster import ClusterSpec
 from penstock.domain.errors import BadInput, TestbedError
 from penstock.domain.fault import FaultPlan
 from penstock.domain.network import NetworkProfile, NetworkSpec
-from penstock.domain.scenario import Scenario
 from penstock.domain.value import FieldError
-from penstock.domain.warm_up import RequestKind, WarmUp, WarmUpLimits
+from penstock.domain.warm_up import RequestKind, WarmUpLimits
 from penstock.kafka import client_properties
 from penstock.kafka.connection import ExistingCluster
-from penstock.load import schedule
-from penstock.runs.matrix import cells
-from penstock.runs.warm_up import kind_of, warm_up
-from penstock.specs.files import read_text
-from penstock.specs.text import parse_text
 from penstock.testbed import lease
 from penstock.testbed.attached import (
-    attach,
-    detached,
-    find_removable,
     of_other_containers,
-    remove,
-    sole_user,
 )
-from penstock.testbed.cluster import Cluster
 from penstock.testbed.fault_injector import Event, FaultInjector
+from penstock.testbed.health import health
 from penstock.testbed.network.hosts import Network
 from penstock.testbed.network.profile_player import ProfilePlayer
-from penstock.testbed.observe import observe
-from penstock.testbed.toolchain import find_toolchain
-
-DEFAULT_NAME = "testbed"
 
 _SECONDS = click.FloatRange(min=0, max=3600)
 
@@ -115,39 +101,29 @@ def up(
     SPEC_FILE may also be a scenario; its cluster is started, for
     `penstock run SCENARIO --testbed NAME`.
     """
-    if warm_limit_s is not None and not warm:
-        raise BadInput("--warm-limit needs --warm", "add --warm, or omit both")
-    base, to_warm = _asked_for(spec_file)
-    spec = _spec(base, options, properties)
-    usual = RequestKind(replication=min(RequestKind.replication, spec.brokers))
-    to_warm = to_warm or {usual: WarmUpLimits()}
+    base, kinds = testbeds.asked_for(spec_file)
     with output.progress() as say:
-        toolchain = find_toolchain(os.environ, on_progress=say)
-        cluster = Cluster(spec, toolchain=toolchain, name=name, on_progress=say)
-        began = time.monotonic()
-        cluster.start()
-        took_s = time.monotonic() - began
-    with ExitStack() as on_failure:
-        on_failure.callback(cluster.stop)
-        warmed: dict[RequestKind, WarmUp] = {}
-        if warm:
-            with output.progress() as say:
-                for kind, limits in to_warm.items():
-                    if warm_limit_s is not None:
-                        limits = replace(limits, limit_s=warm_limit_s)
-                    done = warm_up(cluster, kind, limits, say)
-                    if done is not None:  # else another kind covers it
-                        warmed[kind] = done
-        _report_up(cluster, name, took_s, warmed, as_json)
-        if foreground:
-            signal.pause()
-        cluster.detach()
-        on_failure.pop_all()  # it stays
+        started = testbeds.start(
+            _spec(base, options, properties),
+            kinds,
+            name=name,
+            warm=warm,
+            warm_limit_s=warm_limit_s,
+            stays=not foreground,
+            on_progress=say,
+        )
+    if not foreground:
+        _report_up(started, name, as_json)
+        return
+    try:
+        _report_up(started, name, as_json)
+        signal.pause()
+    finally:
+        started.cluster.stop()
 
 
-def _report_up(
-    cluster: Cluster, name: str, took_s: float, warmed: Mapping[RequestKind, WarmUp], as_json: bool
-) -> None:
+def _report_up(started: StartedTestbed, name: str, as_json: bool) -> None:
+    cluster, took_s, warmed = started.cluster, started.took_s, started.warm_ups
     properties_file = cluster.directory / "client.properties"
     sentence = (
         f"{cluster.spec.brokers} brokers are ready after {took_s:.1f} s: "
@@ -205,21 +181,19 @@ def status(
     """Show the brokers' own view. Exits with 4 if a broker is down or a replica lags."""
     if bootstrap_servers:
         return _status_of_existing(bootstrap_servers, client_properties, as_json)
-    cluster = _attach(name)
-    before = observe(cluster)
-    time.sleep(interval_s)  # the time over which rates are taken; nothing is awaited
-    health = broker_report.examine(cluster, before, observe(cluster))
+    cluster = testbeds.attach_testbed(name)
+    state = health(cluster, interval_s)
     elsewhere = [other.name for other in of_other_containers()]
     if as_json:
         links = _links(cluster.network) if cluster.network else {}
         output.emit_json(
-            {"name": name, **health.as_json(), "links": links, "of_other_containers": elsewhere}
+            {"name": name, **state.to_data(), "links": links, "of_other_containers": elsewhere}
         )
     else:
-        health.show()
+        broker_report.show(state)
         if elsewhere:
             output.note(f"Skipped (owned by another container): {', '.join(elsewhere)}")
-    return 0 if health.is_good else TestbedError.exit_code
+    return 0 if state.is_good else TestbedError.exit_code
 
 
 def _status_of_existing(servers: str, properties: Path | None, as_json: bool) -> int:
@@ -246,7 +220,7 @@ def _status_of_existing(servers: str, properties: Path | None, as_json: bool) ->
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def execute(name: str, host: str, command: tuple[str, ...]) -> None:
     """Run COMMAND on a HOST of the testbed's network, such as producer-1."""
-    net = _attach(name).emulated
+    net = testbeds.attach_testbed(name).emulated
     try:
         argv = net.command(host, command)
     except FieldError as error:
@@ -263,17 +237,11 @@ def execute(name: str, host: str, command: tuple[str, ...]) -> None:
 @options.as_json
 def down(name: str, everything: bool, as_json: bool) -> None:
     """Remove a cluster with its processes, networks and files."""
-    names: list[str] = []
-    failures: list[TestbedError] = []
-    for chosen in detached() if everything else [find_removable(name)]:
-        name = chosen.name  # which is in its directory
-        try:
-            remove(chosen)
-            names.append(name)
-        except TestbedError as error:  # a process that does not end; the others can go
-            failures.append(error)
-    if failures:
-        raise failures[0]
+    if everything:
+        names = testbeds.remove_testbeds()
+    else:
+        testbeds.remove_testbed(name)
+        names = [name]
     sentence = f"Removed {', '.join(names)}." if names else "There was no testbed."
     output.conclude(sentence, {"removed": names}, as_json)
 
@@ -284,10 +252,9 @@ def down(name: str, everything: bool, as_json: bool) -> None:
 @options.as_json
 def network(file: Path, name: str, as_json: bool) -> None:
     """Apply the `links` of FILE now (`penstock schema network`); other links are unchanged."""
-    cluster = _attach(name)
-    net = cluster.emulated
     links = specs.load(file, NetworkSpec).links
-    with _naming(file), sole_user(cluster.lease):
+    with testbeds.use_testbed(name) as cluster, _naming(file):
+        net = cluster.emulated
         net.set(links)
     sentence = f"{len(net.names.conditions(links))} links changed."
     output.conclude(sentence, {"links": _links(net)}, as_json)
@@ -299,15 +266,15 @@ def network(file: Path, name: str, as_json: bool) -> None:
 @options.as_json
 def replay(file: Path, name: str, as_json: bool) -> None:
     """Play a network profile (`penstock schema network-profile`)."""
-    cluster = _attach(name)
-    net = cluster.emulated
     profile = specs.load(file, NetworkProfile)
-    with _naming(file):
-        for step in profile.steps:
-            net.names.conditions(step.links)  # a name that is wrong in the last step, too
-    with output.progress() as say, sole_user(cluster.lease), ProfilePlayer(net, profile) as player:
-        say(f"replaying {len(profile.steps)} steps, {profile.steps[-1].at_s:g} s")
-        player.join()
+    with output.progress() as say, testbeds.use_testbed(name) as cluster:
+        net = cluster.emulated
+        with _naming(file):
+            for step in profile.steps:
+                net.names.conditions(step.links)  # a name that is wrong in the last step, too
+        with ProfilePlayer(net, profile) as player:
+            say(f"replaying {len(profile.steps)} steps, {profile.steps[-1].at_s:g} s")
+            player.join()
     sentence = f"Replayed {len(profile.steps)} steps over {profile.steps[-1].at_s:g} s."
     output.conclude(sentence, {"links": _links(net)}, as_json)
 
@@ -318,7 +285,6 @@ def replay(file: Path, name: str, as_json: bool) -> None:
 @options.as_json
 def fault(file: Path, name: str, as_json: bool) -> None:
     """Inject the faults in FILE (`penstock schema faults`) and verify each."""
-    cluster = _attach(name)
     plan = specs.load(file, FaultPlan)
 
     def show(event: Event) -> None:
@@ -326,30 +292,13 @@ def fault(file: Path, name: str, as_json: bool) -> None:
             output.note(f"{event.at_s:7.2f} s  {event.sentence} (took {event.took_s:.2f} s)")
 
     with (
+        testbeds.use_testbed(name) as cluster,
         _naming(file),
-        sole_user(cluster.lease),
         FaultInjector(cluster, plan.faults, on_event=show) as injector,
     ):
         injector.join()
     sentence = f"{len(plan.faults)} faults injected."
     output.conclude(sentence, {"events": injector.events}, as_json)
-
-
-def _asked_for(file: Path | None) -> tuple[ClusterSpec, dict[RequestKind, WarmUpLimits]]:
-    """The cluster of a file; and of a scenario what to warm it up for, each once, and how far."""
-    if file is None:
-        return ClusterSpec(), {}
-    data = parse_text(read_text(file), str(file), "cluster").data
-    if not (isinstance(data, Mapping) and "workload" in data):
-        return specs.load(file, ClusterSpec), {}
-    scenario = schedule.resolve_scenario(specs.load(file, Scenario), file.parent)
-    if scenario.existing is not None:
-        raise BadInput(
-            f"{file}: uses an existing cluster, so there is none to start",
-            "run it: penstock run",
-        )
-    run_specs = [cell.spec for cell in cells(scenario, str(file))]
-    return scenario.cluster, {kind_of(spec): spec.cluster_warm_up for spec in run_specs}
 
 
 def _spec(base: ClusterSpec, options: dict[str, Any], properties: tuple[str, ...]) -> ClusterSpec:
@@ -374,10 +323,6 @@ def _links(net: Network) -> dict[str, Any]:
         f"{src} > {dst}": {"condition": condition, "packets": stats.get((src, dst))}
         for (src, dst), condition in net.conditions.items()
     }
-
-
-def _attach(name: str) -> Cluster:
-    return attach(name, find_toolchain(os.environ))
 
 
 @contextmanager

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from penstock.domain.arrivals import Arrivals
+from penstock.domain.content import Content, random_content
 from penstock.domain.sizes import Sizes
 from penstock.domain.sizes.sizes import ID_BYTES, MOST_BYTES
-from penstock.domain.value import Bound, Choice, Doc, Value
+from penstock.domain.value import Bound, Doc, Value
 
 # One number per message is kept while a producer runs: 400 MB at this many.
 MOST_MESSAGES_PER_PRODUCER = 50_000_000
@@ -19,10 +20,9 @@ class Payload(Value):
     """Content and size of messages. Compression depends on the content."""
 
     content: Annotated[
-        str,
-        Choice("penstock.contents"),
+        Content,
         Doc("random bytes, web server log lines, car telemetry as JSON, point-of-sale records"),
-    ] = "random"
+    ] = field(default_factory=random_content)
     size_bytes: Annotated[
         int, Bound(ge=ID_BYTES, le=MOST_BYTES), Doc("size of the value; the first 8 are its number")
     ] = 100

@@ -12,10 +12,11 @@ from random import Random
 import numpy as np
 import numpy.typing as npt
 
+from penstock.domain.content import Content
 from penstock.domain.sizes.sizes import ID_BYTES
 from penstock.domain.trace import message_id
 from penstock.domain.workload import Payload
-from penstock.load.contents import bodies
+from penstock.load.bodies import bodies
 from penstock.load.rdkafka import MESSAGE
 
 # More than a batch holds by librdkafka's defaults: 10,000 messages, 1 MB.
@@ -77,7 +78,7 @@ class Messages:
             return np.full(self.count, payload.size_bytes, dtype=np.int32)
         return np.fromiter(payload.sizes.draw(rng), dtype=np.int32, count=self.count)
 
-    def _fill(self, content: str, words: int, rng: Random) -> npt.NDArray[np.int64]:
+    def _fill(self, content: Content, words: int, rng: Random) -> npt.NDArray[np.int64]:
         buffer = np.zeros(words, dtype=">i8")
         whole = memoryview(buffer.view(np.uint8).data)
         body = bodies(content, rng)

@@ -9,13 +9,16 @@ from typing import Any
 
 from confluent_kafka import Producer
 
+from penstock.domain.content import Content
 from penstock.domain.errors import PenstockError
-from penstock.load.contents import bodies, records
+from penstock.load.bodies import bodies
+from penstock.load.contents.telemetry import TelemetryContent
 
 # Enough different values that a batch hardly holds one twice.
 _VALUES = 4096
 _TURN = 500
 _FLUSH_S = 120
+_TELEMETRY = TelemetryContent()
 
 
 def fill(
@@ -24,7 +27,7 @@ def fill(
     partitions: int,
     bytes_each: int,
     *,
-    content: str = "telemetry",
+    content: Content = _TELEMETRY,
     size_bytes: int | None = None,
     seed: int = 1,
 ) -> int:
@@ -70,10 +73,10 @@ def fill(
     return sent
 
 
-def _values(content: str, size_bytes: int | None, seed: int) -> list[bytes]:
+def _values(content: Content, size_bytes: int | None, seed: int) -> list[bytes]:
     rng = Random(seed)
     if size_bytes is None:
-        return [record.rstrip(b"\n") for record in islice(records(content, rng), _VALUES)]
+        return [record.rstrip(b"\n") for record in islice(content.records(rng), _VALUES)]
     body = bodies(content, rng)
     return [body(size_bytes) for _ in range(_VALUES)]
 

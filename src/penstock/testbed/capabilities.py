@@ -32,9 +32,40 @@ class Check:
     fix: str = ""
 
 
-def examine(environ: Mapping[str, str]) -> list[Check]:
+@dataclass(frozen=True)
+class Capabilities:
+    """What a machine can do."""
+
+    checks: tuple[Check, ...]
+
+    @property
+    def missing(self) -> tuple[Check, ...]:
+        """Without these, no cluster can be started."""
+        return tuple(c for c in self.checks if not c.ok and c.needed_for == "everything")
+
+    @property
+    def partly(self) -> tuple[Check, ...]:
+        """Without these, some features are not available."""
+        return tuple(c for c in self.checks if not c.ok and c.needed_for != "everything")
+
+    @property
+    def is_ready(self) -> bool:
+        return not self.missing
+
+    @property
+    def outcome(self) -> str:
+        if self.missing:
+            names = ", ".join(c.name for c in self.missing)
+            return f"No cluster can be started here: {names} missing."
+        if self.partly:
+            lost = ", ".join(dict.fromkeys(c.needed_for for c in self.partly))
+            return f"Clusters on loopback work here; not available: {lost}."
+        return "Everything works here: clusters, network emulation, faults, Spark."
+
+
+def examine(environ: Mapping[str, str]) -> Capabilities:
     """Check everything. Changes and fetches nothing."""
-    return [
+    checks = (
         _java(environ),
         _kafka(environ),
         _memory(),
@@ -47,7 +78,8 @@ def examine(environ: Mapping[str, str]) -> list[Check]:
         _emulation(),
         _cubic(),
         _cpu_limit(),
-    ]
+    )
+    return Capabilities(checks)
 
 
 def _java(environ: Mapping[str, str]) -> Check:

@@ -3,6 +3,6 @@
 A new one is one new file here (`domain.plugins`).
 """
 
-from penstock.load.contents.content import Content, bodies, records
+from penstock.domain.content import Content
 
-__all__ = ["Content", "bodies", "records"]
+__all__ = ["Content"]

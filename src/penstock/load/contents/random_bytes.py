@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from random import Random
 
-from penstock.load.contents.content import Content
+from penstock.domain.content import Content
 
 
-class RandomBytes(Content):
+@dataclass(frozen=True, kw_only=True)
+class RandomContent(Content):
     kind = "random"
 
     def records(self, rng: Random) -> Iterator[bytes]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from random import Random
 
-from penstock.load.contents.content import Content
+from penstock.domain.content import Content
 
 _STORES, _TILLS, _ARTICLES = 120, 8, 3000
 _PAYMENTS = ("CARD", "CARD", "CARD", "CASH", "CASH", "VOUCHER")
@@ -17,7 +18,8 @@ _BEGINS_S = 1_700_000_000
 _SALES_PER_S = 40
 
 
-class Sales(Content):
+@dataclass(frozen=True, kw_only=True)
+class SalesContent(Content):
     kind = "sales"
 
     def records(self, rng: Random) -> Iterator[bytes]:

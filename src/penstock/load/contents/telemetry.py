@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from random import Random
 
-from penstock.load.contents.content import Content
+from penstock.domain.content import Content
 
 _CARS = 500
 _LETTERS = "ABCDEFGHJKLMNPRSTUVWXYZ0123456789"
@@ -31,7 +32,8 @@ class _Car:
         self.fuel_percent = max(0.0, self.fuel_percent - self.speed_kmh / 36000)
 
 
-class Telemetry(Content):
+@dataclass(frozen=True, kw_only=True)
+class TelemetryContent(Content):
     kind = "telemetry"
 
     def records(self, rng: Random) -> Iterator[bytes]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from random import Random
 
-from penstock.load.contents.content import Content
+from penstock.domain.content import Content
 
 _PATHS = (
     ("/", 20),
@@ -49,7 +50,8 @@ _BEGINS_S = 1_700_000_000
 _REQUESTS_PER_S = 200
 
 
-class WebLog(Content):
+@dataclass(frozen=True, kw_only=True)
+class WebLogContent(Content):
     kind = "web-log"
 
     def records(self, rng: Random) -> Iterator[bytes]:

@@ -1,0 +1,64 @@
+"""The state of a cluster and the recent activity of its brokers, by two observations."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.domain.broker_view import BrokerRates, BrokerView, rates
+from penstock.testbed.cluster import Cluster
+from penstock.testbed.observe import observe
+
+_UNWELL = ("paused", "starting")
+
+
+@dataclass(frozen=True)
+class Health:
+    """Whether all nodes run and all replicas are in sync, with the brokers' own metrics."""
+
+    bootstrap_servers: str
+    views: Mapping[int, BrokerView]
+    rates: Mapping[int, BrokerRates | None]
+    out_of_sync: list[str]
+    down: list[str]  # nodes that do not run or do not answer, controllers included
+
+    @property
+    def is_good(self) -> bool:
+        return not (self.down or self.out_of_sync)
+
+    @property
+    def outcome(self) -> str:
+        if self.down:
+            return f"Not running: {', '.join(self.down)}."
+        if self.out_of_sync:
+            return f"{len(self.out_of_sync)} partitions lag, such as {self.out_of_sync[0]}."
+        return f"All {len(self.views)} brokers run and all replicas are in sync."
+
+    def to_data(self) -> dict[str, Any]:
+        return {
+            "outcome": self.outcome,
+            "healthy": self.is_good,
+            "bootstrap_servers": self.bootstrap_servers,
+            "down": self.down,
+            "out_of_sync": self.out_of_sync,
+            "brokers": list(self.views.values()),
+            "rates": [rate for rate in self.rates.values() if rate is not None],
+        }
+
+
+def health(cluster: Cluster, interval_s: float = 1.0) -> Health:
+    """Observe the brokers twice, so far apart: rates are taken between."""
+    before = observe(cluster)
+    time.sleep(interval_s)  # nothing is awaited
+    after = observe(cluster)
+    down = [node.name for node in cluster.nodes if not cluster.process(node.id).is_running]
+    down += [f"broker {b} ({v.state})" for b, v in after.items() if v.state in _UNWELL]
+    return Health(
+        bootstrap_servers=cluster.bootstrap_servers,
+        views=after,
+        rates={broker: rates(before[broker], after[broker]) for broker in after},
+        out_of_sync=cluster.admin.out_of_sync(),
+        down=down,
+    )

@@ -1,0 +1,82 @@
+"""Testbeds in Python: what is refused before anything starts, and what a spec asks for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import penstock
+from penstock.api import testbeds
+from penstock.domain.warm_up import RequestKind
+
+SCENARIO = """
+name: orders
+topic: {name: orders, partitions: 2}
+workload:
+  arrivals: {kind: constant, rate_per_s: 10}
+"""
+
+
+def test_a_cluster_is_asked_for_by_a_value_a_file_or_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text("brokers: 2\n")
+    spec = penstock.ClusterSpec(brokers=2)
+    assert testbeds.asked_for(file) == testbeds.asked_for(str(file)) == (spec, {})
+    assert testbeds.asked_for(spec) == (spec, {})
+    assert testbeds.asked_for(None) == (penstock.ClusterSpec(), {})
+
+
+def test_a_scenario_says_what_to_warm_up_for(tmp_path: Path) -> None:
+    file = tmp_path / "scenario.yaml"
+    file.write_text(
+        SCENARIO + "cluster: {brokers: 2}\n"
+        "cluster_warm_up: {limit_s: 33}\n"
+        "matrix: {settings.acks: [1, all], settings.linger.ms: [0, 5]}\n"
+    )
+    spec, kinds = testbeds.asked_for(file)
+    assert spec.brokers == 2
+    assert all(isinstance(kind, RequestKind) for kind in kinds)
+    assert {limits.limit_s for limits in kinds.values()} == {33}
+    # What the matrix changes and the brokers notice.
+    assert len(kinds) >= 2
+
+
+@pytest.mark.parametrize("as_value", [False, True])
+def test_a_scenario_on_an_existing_cluster_has_none_to_start(
+    as_value: bool, tmp_path: Path
+) -> None:
+    file = tmp_path / "scenario.yaml"
+    file.write_text(SCENARIO + "existing: {bootstrap_servers: 'somewhere:9092'}\n")
+    spec = penstock.read(file, penstock.Scenario) if as_value else file
+    with pytest.raises(penstock.BadInput, match="uses an existing cluster") as error:
+        penstock.start_testbed(spec)
+    assert as_value or "scenario.yaml" in str(error.value)
+
+
+def test_a_limit_needs_a_warm_up() -> None:
+    with pytest.raises(penstock.BadInput, match="needs a warm-up"):
+        penstock.start_testbed(warm_limit_s=5)
+
+
+def test_a_testbed_that_does_not_run_is_not_there() -> None:
+    for refused in (penstock.attach_testbed, penstock.remove_testbed):
+        with pytest.raises(penstock.TestbedError, match="no testbed 'nobody-has-this-name'"):
+            refused("nobody-has-this-name")
+    assert "nobody-has-this-name" not in penstock.testbeds()
+
+
+def test_schemas_of_files() -> None:
+    assert "scenario" in penstock.file_kinds()
+    assert "workload" in str(penstock.schema("scenario"))
+    with pytest.raises(penstock.BadInput, match="use one of cluster, "):
+        penstock.schema("secnario")
+
+
+def test_doctor_names_what_is_missing() -> None:
+    able = penstock.doctor()
+    assert able.is_ready == (not able.missing)
+    assert {check.name for check in (*able.missing, *able.partly)} == {
+        check.name for check in able.checks if not check.ok
+    }
+    assert all(check.fix for check in (*able.missing, *able.partly))
