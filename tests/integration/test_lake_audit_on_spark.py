@@ -99,7 +99,7 @@ def test_the_audit_does_not_disturb_running_plain_consumers(spark: Any, pipeline
     def work(number: int) -> None:
         batch = 0
         try:
-            while not ended.wait(0.05):
+            while not ended.wait(0.3):  # an audit takes longer with every commit
                 land(landings[number], pipeline, batch, partition=number)
                 batch += 1
         except BaseException as error:
