@@ -45,29 +45,29 @@ def look(pipeline: Pipeline, between: Callable[[], None] = lambda: None) -> Foun
     original = TableSnapshot.take.__func__  # type: ignore[attr-defined]
     looks = iter(range(100))
 
-    def watched(cls: type[TableSnapshot], wanted: Pipeline, name: str) -> TableSnapshot:
+    def watched(cls: type[TableSnapshot], audited_pipeline: Pipeline, name: str) -> TableSnapshot:
         if name == pipeline.ledger_table and next(looks) == 1:
             between()
-        found: TableSnapshot = original(cls, wanted, name)
-        return found
+        table: TableSnapshot = original(cls, audited_pipeline, name)
+        return table
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(TableSnapshot, "take", classmethod(watched))
-        found = take(pipeline, named)
-    rows = rows_of(found.ledger)
-    unlanded = count_unlanded(found, rows)
+        snapshot = take(pipeline, named)
+    rows = rows_of(snapshot.ledger)
+    unlanded = count_unlanded(snapshot, rows)
     read, ledger_rows, moving = (
         count_read(rows),
-        count_ledger_rows(found, rows),
-        count_moving(found, rows),
+        count_ledger_rows(snapshot, rows),
+        count_moving(snapshot, rows),
     )
     problems = [
-        *found.problems,
-        *position_problems(read, positions(found.ledger, read)),
-        *late_problems(unlanded, found.can_complete),
-        *row_problems(read, ledger_rows, count_table_rows(found), moving),
+        *snapshot.problems,
+        *position_problems(read, positions(snapshot.ledger, read)),
+        *late_problems(unlanded, snapshot.can_complete),
+        *row_problems(read, ledger_rows, count_table_rows(snapshot), moving),
     ]
-    return Found(problems, [*half_landed(unlanded, found.can_complete)])
+    return Found(problems, [*half_landed(unlanded, snapshot.can_complete)])
 
 
 def rows_of(table: TableSnapshot) -> list[dict[str, Any]]:
@@ -93,12 +93,12 @@ def count_read(rows: list[dict[str, Any]]) -> list[PartitionRead]:
     ]
 
 
-def count_ledger_rows(found: Snapshot, rows: list[dict[str, Any]]) -> list[LedgerRows]:
+def count_ledger_rows(snapshot: Snapshot, rows: list[dict[str, Any]]) -> list[LedgerRows]:
     counts: Counter[tuple[str, str, int]] = Counter()
     sums: dict[tuple[str, str, int], Decimal] = defaultdict(Decimal)
     for row in rows:
         for entry in row["tables"]:
-            table = found.tables.get(entry["table"])
+            table = snapshot.tables.get(entry["table"])
             if table and row["batch"] <= table.last_batch(row["writer"]):
                 place = (entry["table"], row["topic"], row["partition"])
                 counts[place] += entry["rows"]
@@ -106,19 +106,19 @@ def count_ledger_rows(found: Snapshot, rows: list[dict[str, Any]]) -> list[Ledge
     return [LedgerRows(*place, counts[place], sums[place]) for place in counts]
 
 
-def count_unlanded(found: Snapshot, rows: list[dict[str, Any]]) -> list[Unlanded]:
+def count_unlanded(snapshot: Snapshot, rows: list[dict[str, Any]]) -> list[Unlanded]:
     by: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     for row in rows:
         for entry in row["tables"]:
             writer, batch = row["writer"], row["batch"]
-            table = found.tables.get(entry["table"])
-            is_known = batch <= max(found.begun(writer), found.due(writer) - 1)
+            table = snapshot.tables.get(entry["table"])
+            is_known = batch <= max(snapshot.begun(writer), snapshot.due(writer) - 1)
             if table and table.last_batch(writer) < batch and is_known:
                 by[entry["table"], writer].append((batch, entry["rows"]))
     unlanded = []
     for (name, writer), own in by.items():
-        late = [(b, n) for b, n in own if b < found.due(writer)]
-        half = [(b, n) for b, n in own if b >= found.due(writer)]
+        late = [(b, n) for b, n in own if b < snapshot.due(writer)]
+        half = [(b, n) for b, n in own if b >= snapshot.due(writer)]
         unlanded.append(
             Unlanded(
                 name,
@@ -133,13 +133,14 @@ def count_unlanded(found: Snapshot, rows: list[dict[str, Any]]) -> list[Unlanded
     return unlanded
 
 
-def count_moving(found: Snapshot, rows: list[dict[str, Any]]) -> list[Moving]:
+def count_moving(snapshot: Snapshot, rows: list[dict[str, Any]]) -> list[Moving]:
     counts: Counter[tuple[str, str, str, int]] = Counter()
     for row in rows:
         has = {
-            entry["table"]: row["batch"] <= found.tables[entry["table"]].last_batch(row["writer"])
+            entry["table"]: row["batch"]
+            <= snapshot.tables[entry["table"]].last_batch(row["writer"])
             for entry in row["tables"]
-            if entry["table"] in found.tables
+            if entry["table"] in snapshot.tables
         }
         changes = {e["table"]: e["rows"] for e in row["tables"] if e["table"] in has}
         for source in (t for t, n in changes.items() if n < 0 and not has[t]):
@@ -151,13 +152,13 @@ def count_moving(found: Snapshot, rows: list[dict[str, Any]]) -> list[Moving]:
 def positions(ledger: TableSnapshot, read: list[PartitionRead]) -> dict[Partition, int]:
     """Of the partitions that have rows: delta-rs cannot list others."""
     names = [Partition(r.topic, r.partition) for r in read]
-    found = {name: ledger.handle.transaction_version(position_of(name)) for name in names}
-    return {name: at for name, at in found.items() if at is not None}
+    versions = {name: ledger.handle.transaction_version(position_of(name)) for name in names}
+    return {name: at for name, at in versions.items() if at is not None}
 
 
-def count_table_rows(found: Snapshot) -> list[TableRows]:
+def count_table_rows(snapshot: Snapshot) -> list[TableRows]:
     tables: dict[tuple[str, int, int], list[str]] = defaultdict(list)
-    for name, table in found.tables.items():
+    for name, table in snapshot.tables.items():
         for row in rows_of(table):
             place = row["kafka_topic"], row["kafka_partition"], row["kafka_offset"]
             tables[place].append(name)

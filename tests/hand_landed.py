@@ -82,7 +82,7 @@ def _lane(
         write_rows(Path(pipeline.lake), name, parts[0], "part", "zstd")
         for name, parts in done.tables.items()
     )
-    found = LandedRange(
+    landed_range = LandedRange(
         topic=f"topic-{table}",
         partition=partition,
         start=start,
@@ -92,7 +92,7 @@ def _lane(
         rows=dict.fromkeys(done.tables, PER_BATCH),
         offset_sums={name: str(sum(offsets)) for name in done.tables},
     )
-    return LaneReport(batch=batch, lane=lane, files=files, ranges=(found,))
+    return LaneReport(batch=batch, lane=lane, files=files, ranges=(landed_range,))
 
 
 def land(landing: Landing, pipeline: Pipeline, *batches: int, partition: int = 0) -> None:

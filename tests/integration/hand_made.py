@@ -169,8 +169,8 @@ def anchors(seconds: float, drift_ms: float = 0.0) -> tuple[ClockAnchor, ...]:
 def write_trace(path: Path, trace: str, rows: list[dict[str, Any]]) -> None:
     """Rows as a file of a trace; a column that a row does not have is empty."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    wanted = schema(trace)
+    trace_schema = schema(trace)
     table = pa.Table.from_pylist(
-        [{name: row.get(name) for name in wanted.names} for row in rows], schema=wanted
+        [{name: row.get(name) for name in trace_schema.names} for row in rows], schema=trace_schema
     )
     pq.write_table(table, path)

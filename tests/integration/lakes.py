@@ -36,24 +36,24 @@ def pipeline(cluster: Cluster, lake: Path, topic: str, **fields: Any) -> Pipelin
     )
 
 
-def config(wanted: Pipeline, **more: Any) -> dict[str, Any]:
-    return {"bootstrap.servers": wanted.bootstrap_servers, **more}
+def config(spec: Pipeline, **more: Any) -> dict[str, Any]:
+    return {"bootstrap.servers": spec.bootstrap_servers, **more}
 
 
 def start(
     spark: SparkSession,
-    wanted: Pipeline,
+    spec: Pipeline,
     only_what_is_there: bool = False,
     tell: Callable[[Landed], None] = lambda _: None,
 ) -> query.Running:
-    prepared = query.prepare(wanted, config(wanted))
+    prepared = query.prepare(spec, config(spec))
     return query.start(spark, prepared, only_what_is_there=only_what_is_there, tell=tell)
 
 
-def land(spark: SparkSession, wanted: Pipeline, timeout_s: float = 60) -> list[Landed]:
+def land(spark: SparkSession, spec: Pipeline, timeout_s: float = 60) -> list[Landed]:
     """All that the topics hold now."""
     landed: list[Landed] = []
-    running = start(spark, wanted, only_what_is_there=True, tell=landed.append)
+    running = start(spark, spec, only_what_is_there=True, tell=landed.append)
     try:
         assert running.wait(timeout_s), "it did not end"
     finally:
@@ -78,26 +78,26 @@ def send(cluster: KafkaCluster, topic: str, values: Iterable[bytes | None], **kw
     assert not failed, failed[0]
 
 
-def in_tables(wanted: Pipeline, *tables: str) -> Counter[Place]:
+def in_tables(spec: Pipeline, *tables: str) -> Counter[Place]:
     """Every record that the tables hold, with how often, by a reader that has nothing to do with
     the audit's."""
-    found: Counter[Place] = Counter()
-    for table in tables or (*wanted.tables, wanted.rejects_table):
-        rows = DeltaTable(f"{wanted.lake}/{table}").to_pyarrow_table(
+    places: Counter[Place] = Counter()
+    for table in tables or (*spec.tables, spec.rejects_table):
+        rows = DeltaTable(f"{spec.lake}/{table}").to_pyarrow_table(
             columns=["kafka_topic", "kafka_partition", "kafka_offset"]
         )
-        found.update(zip(*(column.to_pylist() for column in rows.columns), strict=True))
-    return found
+        places.update(zip(*(column.to_pylist() for column in rows.columns), strict=True))
+    return places
 
 
-def rows(wanted: Pipeline, *tables: str) -> int:
+def rows(spec: Pipeline, *tables: str) -> int:
     """How many rows the tables hold, from the ends of their files: cheap enough to ask often."""
-    found = 0
-    for table in tables or (*wanted.tables, wanted.rejects_table):
-        path = Path(wanted.lake, table)
+    count = 0
+    for table in tables or (*spec.tables, spec.rejects_table):
+        path = Path(spec.lake, table)
         if any((path / "_delta_log").glob("*.json")):
-            found += DeltaTable(path).to_pyarrow_dataset().count_rows()
-    return found
+            count += DeltaTable(path).to_pyarrow_dataset().count_rows()
+    return count
 
 
 def in_topic(cluster: KafkaCluster, topic: str, partitions: int) -> Counter[Place]:
@@ -112,7 +112,7 @@ def in_topic(cluster: KafkaCluster, topic: str, partitions: int) -> Counter[Plac
         }
     )
     consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
-    found: Counter[Place] = Counter()
+    places: Counter[Place] = Counter()
     at_end = 0
     try:
         while at_end < partitions:
@@ -123,7 +123,7 @@ def in_topic(cluster: KafkaCluster, topic: str, partitions: int) -> Counter[Plac
                     continue
                 partition, offset = message.partition(), message.offset()
                 assert partition is not None and offset is not None
-                found[(topic, partition, offset)] += 1
+                places[(topic, partition, offset)] += 1
     finally:
         consumer.close()
-    return found
+    return places

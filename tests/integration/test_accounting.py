@@ -122,17 +122,17 @@ def test_foreign_records_are_counted_once_each(spark: Any, run: HandMade) -> Non
     for number in (-1, -1, 0, 2**62, (1 << 40) + 1):
         offset = run.receive(number, 100)
     run.receive(number, 200, offset=offset)
-    found = counts(spark, run)
-    assert (found.foreign, found.records, found.sent, found.copies) == (5, 6, 1, 1)
-    assert found.redelivered == 0  # of this run's messages
+    totals = counts(spark, run)
+    assert (totals.foreign, totals.records, totals.sent, totals.copies) == (5, 6, 1, 1)
+    assert totals.redelivered == 0  # of this run's messages
 
 
 def test_messages_of_several_producers_are_distinguished(spark: Any, run: HandMade) -> None:
     first, second = run.send(10, producer=1), run.send(10, producer=2)
     assert first != second
     run.receive(second, 15)
-    found = counts(spark, run)
-    assert (found.sent, found.delivered, found.lost) == (2, 1, 1)
+    totals = counts(spark, run)
+    assert (totals.sent, totals.delivered, totals.lost) == (2, 1, 1)
 
 
 def test_only_the_measured_time_counts(spark: Any, run: HandMade) -> None:
@@ -161,8 +161,8 @@ def test_only_the_measured_time_counts(spark: Any, run: HandMade) -> None:
 def test_what_the_generator_never_got_to_is_not_lost(spark: Any, run: HandMade) -> None:
     run.deliver(10, 5)
     run.send(20, sent_ms=None, outcome="unknown", tries=None)
-    found = counts(spark, run)
-    assert (found.sent, found.unsent, found.lost, found.unknown, found.tries_unknown) == (
+    totals = counts(spark, run)
+    assert (totals.sent, totals.unsent, totals.lost, totals.unknown, totals.tries_unknown) == (
         1,
         1,
         0,
@@ -212,8 +212,8 @@ def test_the_order_of_the_rows_does_not_matter(
     _make_random(one, rng, 2000, is_watched)
     for trace, rows in one.rows.items():
         other.rows[trace] = rng.sample(rows, len(rows))
-    found = analyze(spark, [one.write(), other.write()])
-    first, second = found.values()
+    metrics = analyze(spark, [one.write(), other.write()])
+    first, second = metrics.values()
     assert first == replace(second, run=first.run)
 
 
@@ -221,12 +221,12 @@ def test_many_random_runs_at_once_agree_with_a_second_count(spark: Any, tmp_path
     seed = random.randrange(2**32)
     rng = random.Random(seed)
     runs = [HandMade(tmp_path / f"run-{i}") for i in range(12)]
-    for i, made in enumerate(runs):
-        _make_random(made, rng, rng.choice([0, 1, 30, 3000]), is_watched=i % 2 == 0)
-    directories = [made.write(seconds=SECONDS, timeliness_ms=40.0) for made in runs]
-    found = analyze(spark, directories)
-    for made, directory in zip(runs, directories, strict=True):
-        assert found[directory].counts == _second_count(made, 40.0), f"seed {seed}"
+    for i, hand_made in enumerate(runs):
+        _make_random(hand_made, rng, rng.choice([0, 1, 30, 3000]), is_watched=i % 2 == 0)
+    directories = [hand_made.write(seconds=SECONDS, timeliness_ms=40.0) for hand_made in runs]
+    metrics = analyze(spark, directories)
+    for hand_made, directory in zip(runs, directories, strict=True):
+        assert metrics[directory].counts == _second_count(hand_made, 40.0), f"seed {seed}"
 
 
 def _make_random(run: HandMade, rng: random.Random, messages: int, is_watched: bool) -> None:
@@ -270,46 +270,46 @@ def _second_count(run: HandMade, timeliness_ms: float) -> Counts:
     receipts: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in run.rows["received"]:
         receipts[row["id"]].append(row)
-    found: dict[str, int] = defaultdict(int)
+    totals: dict[str, int] = defaultdict(int)
     end_ns = ns(SECONDS * 1000)
     for row in run.rows["sent"]:
         mine = receipts.pop(row["id"], [])
         copies = len({(r["partition"], r["offset"]) for r in mine})
-        found["records"] += copies
+        totals["records"] += copies
         is_sent = row["sent_ns"] is not None
         if not ZERO_NS <= row["intended_ns"] < end_ns:
-            found["warm_up"] += is_sent and row["intended_ns"] < ZERO_NS
+            totals["warm_up"] += is_sent and row["intended_ns"] < ZERO_NS
             continue
         if not is_sent:
-            found["unsent"] += 1
+            totals["unsent"] += 1
             continue
-        found["sent"] += 1
-        found[row["outcome"]] += 1
-        found["copies"] += copies
-        found["redelivered"] += len(mine) - copies
-        found["acknowledged_yet_lost"] += row["outcome"] == "acknowledged" and not mine
-        found["failed_yet_delivered"] += row["outcome"] == "failed" and copies > 0
+        totals["sent"] += 1
+        totals[row["outcome"]] += 1
+        totals["copies"] += copies
+        totals["redelivered"] += len(mine) - copies
+        totals["acknowledged_yet_lost"] += row["outcome"] == "acknowledged" and not mine
+        totals["failed_yet_delivered"] += row["outcome"] == "failed" and copies > 0
         if mine:
             first_ms = min(r["appended_ms"] for r in mine) + 0.5 - WALL_NS / MS
-            found["stale"] += first_ms - (row["intended_ns"] - ZERO_NS) / MS > timeliness_ms
+            totals["stale"] += first_ms - (row["intended_ns"] - ZERO_NS) / MS > timeliness_ms
         if copies > 1:
-            found["duplicated"] += 1
+            totals["duplicated"] += 1
             continue
-        found["delivered" if copies else "lost"] += 1
+        totals["delivered" if copies else "lost"] += 1
         tries = row["tries"]
         if tries is None or (tries == 0 and copies):
-            found["tries_unknown"] += 1
+            totals["tries_unknown"] += 1
         elif tries == 0:
-            found["never_left"] += 1
+            totals["never_left"] += 1
         elif copies:
-            found["after_retries" if tries > 1 else "first_try"] += 1
+            totals["after_retries" if tries > 1 else "first_try"] += 1
         else:
-            found["lost_after_retries" if tries > 1 else "lost_first_try"] += 1
+            totals["lost_after_retries" if tries > 1 else "lost_first_try"] += 1
     for rows in receipts.values():
         foreign = len({(r["partition"], r["offset"]) for r in rows})
-        found["foreign"] += foreign
-        found["records"] += foreign
-    return Counts(**found)
+        totals["foreign"] += foreign
+        totals["records"] += foreign
+    return Counts(**totals)
 
 
 def test_records_that_hold_several_messages_are_counted_apart_from_them(

@@ -53,17 +53,17 @@ def test_buckets_are_those_of_the_histograms(spark: Any) -> None:
     values = [*edges, *random.tolist(), 2**63 - 1]
     frame = spark.createDataFrame(pa.table({"value": pa.array(values, pa.int64())}))
     frame = frame.withColumn("bits", F.expr(buckets.bit_length("value")))
-    found = frame.select(
+    table = frame.select(
         "bits",
         F.expr(buckets.bucket("value", "bits", "true")).alias("three"),
         F.expr(buckets.bucket("value", "bits", "false")).alias("two"),
     ).toArrow()
-    assert found["bits"].to_pylist() == [max(8, value.bit_length()) for value in values]
-    assert found["three"].to_pylist() == bucket_index(values).tolist()
+    assert table["bits"].to_pylist() == [max(8, value.bit_length()) for value in values]
+    assert table["three"].to_pylist() == bucket_index(values).tolist()
     # Of two digits: what the numbers of three digits say, with an eighth of the steps.
     shifts = [max(0, value.bit_length() - 8) for value in values]
     expected = [(v >> shift) + 128 * shift for v, shift in zip(values, shifts, strict=True)]
-    assert found["two"].to_pylist() == expected
+    assert table["two"].to_pylist() == expected
     assert all(
         buckets.rounded_down(v, 2) == v >> s << s for v, s in zip(values, shifts, strict=True)
     )
@@ -76,13 +76,13 @@ def test_the_parts_of_one_latency(spark: Any, run: HandMade) -> None:
     number = run.send(100, sent_ms=102, reported_ms=115)
     offset = run.receive(number, 130, appended_ms=110.4)  # the broker says 110; taken for 110.5
     run.see(118, offset=offset)
-    found = metrics(spark, run)
-    assert found.latency is not None
-    assert found.acknowledgement is not None
-    assert found.latency.min_ms == found.latency.max_ms == pytest.approx(30)
-    assert found.latency.deviation_ms == pytest.approx(0, abs=0.05)
-    assert found.acknowledgement.max_ms == pytest.approx(15)
-    assert {name: part.max_ms for name, part in found.parts.items()} == pytest.approx(
+    figures = metrics(spark, run)
+    assert figures.latency is not None
+    assert figures.acknowledgement is not None
+    assert figures.latency.min_ms == figures.latency.max_ms == pytest.approx(30)
+    assert figures.latency.deviation_ms == pytest.approx(0, abs=0.05)
+    assert figures.acknowledgement.max_ms == pytest.approx(15)
+    assert {name: part.max_ms for name, part in figures.parts.items()} == pytest.approx(
         {"waiting": 2, "produce": 8.5, "commit": 7.5, "fetch": 12, "answer": 13}
     )
 
@@ -92,19 +92,19 @@ def test_every_distribution_has_its_standard_deviation(spark: Any, run: HandMade
         wait_ms = 10 if i % 2 else 30
         number = run.send(i * 100, sent_ms=i * 100 + wait_ms, reported_ms=i * 100 + 2 * wait_ms)
         run.receive(number, i * 100 + 5 * wait_ms)
-    found = metrics(spark, run, loop="closed", arrivals=ConstantArrivals(rate_per_s=10))
-    assert found.latency and found.acknowledgement and found.corrected
-    assert found.latency.deviation_ms == at(50)
-    assert found.acknowledgement.deviation_ms == at(20)
-    assert found.corrected.deviation_ms == at(20)
-    assert found.parts["waiting"].deviation_ms == pytest.approx(10, rel=0.01)
+    figures = metrics(spark, run, loop="closed", arrivals=ConstantArrivals(rate_per_s=10))
+    assert figures.latency and figures.acknowledgement and figures.corrected
+    assert figures.latency.deviation_ms == at(50)
+    assert figures.acknowledgement.deviation_ms == at(20)
+    assert figures.corrected.deviation_ms == at(20)
+    assert figures.parts["waiting"].deviation_ms == pytest.approx(10, rel=0.01)
 
 
 def test_without_a_watcher_commit_and_fetch_are_one(spark: Any, run: HandMade) -> None:
     number = run.send(100, sent_ms=102, reported_ms=115)
     run.receive(number, 130, appended_ms=110)
-    found = metrics(spark, run)
-    assert {name: part.max_ms for name, part in found.parts.items()} == pytest.approx(
+    figures = metrics(spark, run)
+    assert {name: part.max_ms for name, part in figures.parts.items()} == pytest.approx(
         {"waiting": 2, "produce": 8.5, "commit+fetch": 19.5, "answer": 13}
     )
 
@@ -116,11 +116,11 @@ def test_times_are_those_of_the_first_copy(spark: Any, run: HandMade) -> None:
     run.receive(number, 950, partition=0, offset=first, appended_ms=110)
     run.see(115, partition=0, offset=first)
     run.see(850, partition=1, offset=second)
-    found = metrics(spark, run)
-    assert found.latency is not None
-    assert found.latency.count == 1
-    assert found.latency.max_ms == pytest.approx(20)
-    assert {n: found.parts[n].max_ms for n in ("produce", "commit", "fetch")} == pytest.approx(
+    figures = metrics(spark, run)
+    assert figures.latency is not None
+    assert figures.latency.count == 1
+    assert figures.latency.max_ms == pytest.approx(20)
+    assert {n: figures.parts[n].max_ms for n in ("produce", "commit", "fetch")} == pytest.approx(
         {"produce": 10.5, "commit": 4.5, "fetch": 5}
     )
 
@@ -139,15 +139,15 @@ def test_the_parts_add_up_to_the_latency(spark: Any, run: HandMade, is_watched: 
         if is_watched:
             # The watcher may be told later than the consumer.
             run.see(visible_ms + rng.normal(0, 0.1), offset=offset)
-    found = metrics(spark, run, seconds=2)
-    assert not found.warnings
-    assert found.latency is not None
+    figures = metrics(spark, run, seconds=2)
+    assert not figures.warnings
+    assert figures.latency is not None
     names = ("waiting", "produce", *(("commit", "fetch") if is_watched else ("commit+fetch",)))
-    assert {*names, "answer"} == {*found.parts}
-    assert {found.parts[name].count for name in names} == {found.latency.count} == {2000}
-    total = sum(found.parts[name].mean_ms.value for name in names)
-    assert total == pytest.approx(found.latency.mean_ms.value, rel=1e-9)
-    assert all(part.min_ms >= 0 for part in found.parts.values())
+    assert {*names, "answer"} == {*figures.parts}
+    assert {figures.parts[name].count for name in names} == {figures.latency.count} == {2000}
+    total = sum(figures.parts[name].mean_ms.value for name in names)
+    assert total == pytest.approx(figures.latency.mean_ms.value, rel=1e-9)
+    assert all(part.min_ms >= 0 for part in figures.parts.values())
 
 
 def test_the_answer_includes_bad_news_and_the_acknowledgement_does_not(
@@ -156,12 +156,12 @@ def test_the_answer_includes_bad_news_and_the_acknowledgement_does_not(
     run.deliver(100, 5, reported_ms=103)
     run.send(200, outcome="failed", reported_ms=1200)
     run.send(300, outcome="unknown")
-    found = metrics(spark, run)
-    assert found.acknowledgement is not None
-    assert found.acknowledgement.count == 1
-    assert found.acknowledgement.max_ms == pytest.approx(3)
-    assert found.parts["answer"].count == 2
-    assert found.parts["answer"].max_ms == pytest.approx(1000)
+    figures = metrics(spark, run)
+    assert figures.acknowledgement is not None
+    assert figures.acknowledgement.count == 1
+    assert figures.acknowledgement.max_ms == pytest.approx(3)
+    assert figures.parts["answer"].count == 2
+    assert figures.parts["answer"].max_ms == pytest.approx(1000)
 
 
 def test_percentiles_are_those_of_the_raw_values(spark: Any, run: HandMade) -> None:
@@ -170,32 +170,32 @@ def test_percentiles_are_those_of_the_raw_values(spark: Any, run: HandMade) -> N
     due_ms = np.sort(rng.uniform(0, 10_000, 20_000))
     for due, latency in zip(due_ms, latencies_ms, strict=True):
         run.deliver(float(due), float(latency))
-    found = metrics(spark, run).latency
-    assert found is not None
+    distribution = metrics(spark, run).latency
+    assert distribution is not None
     sent = [row["intended_ns"] for row in run.rows["sent"]]
     received = [row["received_ns"] for row in run.rows["received"]]
     values = np.sort(np.array(received) - np.array(sent)) / MS
-    assert found.count == len(values) == sum(count for _, count in found.buckets)
-    assert (found.min_ms, found.max_ms) == pytest.approx((values[0], values[-1]))
-    assert found.mean_ms.value == pytest.approx(values.mean())
+    assert distribution.count == len(values) == sum(count for _, count in distribution.buckets)
+    assert (distribution.min_ms, distribution.max_ms) == pytest.approx((values[0], values[-1]))
+    assert distribution.mean_ms.value == pytest.approx(values.mean())
     for name in ("50", "90", "95", "99", "99.9", "99.99"):
         # By hand, since .999 as a float is a little more, and numpy then takes the next value.
         exact = float(values[math.ceil(round(len(values) * float(name) / 100, 6)) - 1])
-        assert found.percentiles_ms[name].value == at(exact), name
+        assert distribution.percentiles_ms[name].value == at(exact), name
     edges = bucket_index((values * MS).round().astype(np.int64))
     expected = dict(zip(*np.unique(edges, return_counts=True), strict=True))
     assert (
         dict(
             zip(
-                bucket_index([e for e, _ in found.buckets]),
-                [c for _, c in found.buckets],
+                bucket_index([e for e, _ in distribution.buckets]),
+                [c for _, c in distribution.buckets],
                 strict=True,
             )
         )
         == expected
     )
-    assert_holds(found.percentiles_ms["50"], 1.0)
-    assert_holds(found.percentiles_ms["99"], 2.0)
+    assert_holds(distribution.percentiles_ms["50"], 1.0)
+    assert_holds(distribution.percentiles_ms["99"], 2.0)
 
 
 def assert_holds(estimate: Estimate, widest: float) -> None:
@@ -209,10 +209,10 @@ def assert_holds(estimate: Estimate, widest: float) -> None:
 def test_a_narrow_distribution_still_has_an_interval(spark: Any, run: HandMade) -> None:
     for i in range(2000):
         run.deliver(i * 5.0, 20.0 + (i * 7 % 100) * 0.001)
-    found = metrics(spark, run).latency
-    assert found is not None
-    assert_holds(found.percentiles_ms["50"], 0.01)
-    assert found.percentiles_ms["99.99"].low is None  # nothing was seen of what lies beyond
+    latency = metrics(spark, run).latency
+    assert latency is not None
+    assert_holds(latency.percentiles_ms["50"], 0.01)
+    assert latency.percentiles_ms["99.99"].low is None  # nothing was seen of what lies beyond
 
 
 # --- shares, rates, seconds ----------------------------------------------------------------------
@@ -224,27 +224,27 @@ def test_violations_and_timely_throughput(spark: Any, run: HandMade) -> None:
     run.send(5000, outcome="failed", size_bytes=1000)
     twice = run.deliver(5001, 10, size_bytes=1000)
     run.receive(twice, 9000)
-    found = metrics(spark, run, (5, 10, 59.5, 60), objective=Objective(latency_ms=50.0))
-    shares = {limit: share.value for limit, share in found.violation_share.items()}
+    figures = metrics(spark, run, (5, 10, 59.5, 60), objective=Objective(latency_ms=50.0))
+    shares = {limit: share.value for limit, share in figures.violation_share.items()}
     late = 10 / 101
     assert shares == pytest.approx({"5": 1, "10": late, "50": late, "59.5": late, "60": 0})
-    high = found.violation_share["60"].high
+    high = figures.violation_share["60"].high
     assert high is not None and 0 < high < 0.5
-    assert found.goodput_mb_per_s is not None
-    assert found.timely_mb_per_s is not None
-    assert found.goodput_mb_per_s.value == pytest.approx(101 * 1000 / 1e6 / 10)
-    assert found.timely_mb_per_s.value == pytest.approx(91 * 1000 / 1e6 / 10)
+    assert figures.goodput_mb_per_s is not None
+    assert figures.timely_mb_per_s is not None
+    assert figures.goodput_mb_per_s.value == pytest.approx(101 * 1000 / 1e6 / 10)
+    assert figures.timely_mb_per_s.value == pytest.approx(91 * 1000 / 1e6 / 10)
 
 
 def test_without_a_latency_limit_all_that_arrives_is_timely(spark: Any, run: HandMade) -> None:
     run.deliver(10, 5)
     run.deliver(20, 5000)
     run.send(30, outcome="failed")
-    found = metrics(spark, run)
-    assert found.timely_mb_per_s is not None
-    assert found.timely_mb_per_s == found.goodput_mb_per_s
-    assert found.timely_mb_per_s.value == pytest.approx(200 / 1e6 / 10)
-    assert {second.timely_bytes for second in found.seconds} == {None}
+    figures = metrics(spark, run)
+    assert figures.timely_mb_per_s is not None
+    assert figures.timely_mb_per_s == figures.goodput_mb_per_s
+    assert figures.timely_mb_per_s.value == pytest.approx(200 / 1e6 / 10)
+    assert {second.timely_bytes for second in figures.seconds} == {None}
 
 
 def test_timely_throughput_is_that_of_the_formula(spark: Any, run: HandMade) -> None:
@@ -253,13 +253,13 @@ def test_timely_throughput_is_that_of_the_formula(spark: Any, run: HandMade) -> 
             run.deliver(i * 90, 10 if i % 4 else 60, size_bytes=1000)
         else:
             run.send(i * 90, outcome="failed", size_bytes=1000)
-    found = metrics(spark, run, objective=Objective(latency_ms=50.0))
+    figures = metrics(spark, run, objective=Objective(latency_ms=50.0))
     sent_mb_per_s = 100 * 1000 / 1e6 / 10
     expected = timely_throughput(
-        sent_mb_per_s, found.violation_share["50"].value, found.lost_share.value
+        sent_mb_per_s, figures.violation_share["50"].value, figures.lost_share.value
     )
-    assert found.timely_mb_per_s is not None
-    assert found.timely_mb_per_s.value == pytest.approx(expected) == pytest.approx(0.006)
+    assert figures.timely_mb_per_s is not None
+    assert figures.timely_mb_per_s.value == pytest.approx(expected) == pytest.approx(0.006)
 
 
 def test_gamma_with_the_defaults_and_with_weights_of_ones_own(spark: Any, run: HandMade) -> None:
@@ -276,8 +276,8 @@ def test_gamma_with_the_defaults_and_with_weights_of_ones_own(spark: Any, run: H
     assert kpi.rate_share == pytest.approx(0.0011)
     assert kpi.gamma == pytest.approx((0.3 * 0.0011 + 0.3 * 11 / 20 + 0.1 * 19 / 20) / 0.7)
     weights = KpiWeights(bandwidth=0.4, throughput=0.3, no_loss=0.2, no_duplication=0.1)
-    wanted = Objective(weights=weights, best_per_s=2.2, bandwidth_mb_per_s=0.0055)
-    kpi = metrics(spark, run, objective=wanted).kpi
+    objective = Objective(weights=weights, best_per_s=2.2, bandwidth_mb_per_s=0.0055)
+    kpi = metrics(spark, run, objective=objective).kpi
     assert kpi is not None
     assert (kpi.weights, kpi.best_per_s) == (weights, 2.2)
     assert kpi.rate_share == pytest.approx(0.5)
@@ -286,7 +286,7 @@ def test_gamma_with_the_defaults_and_with_weights_of_ones_own(spark: Any, run: H
     request = {"partition": 0, "first": 1, "messages": 20, "at_ns": ns(1), "producer": 1}
     around = FRAMING_BYTES + len("by-hand")
     run.rows["requests"] = [{**request, "size_bytes": 27_500 - around}]
-    kpi = metrics(spark, run, objective=wanted).kpi
+    kpi = metrics(spark, run, objective=objective).kpi
     assert kpi is not None
     assert kpi.bandwidth_share == pytest.approx(0.5)
 
@@ -297,15 +297,15 @@ def test_throughput_is_what_the_cluster_accepted(spark: Any, run: HandMade) -> N
     for i in range(100):
         run.send(i * 40, outcome="failed", size_bytes=500)
     run.deliver(-10, 5, size_bytes=10**6)
-    found = metrics(spark, run, seconds=4)
-    assert found.seconds_measured == 4
-    assert found.throughput_per_s is not None
-    assert found.throughput_mb_per_s is not None
-    assert found.throughput_per_s.value == pytest.approx(100)
-    assert found.throughput_mb_per_s.value == pytest.approx(0.05)
-    assert found.lost_share.value == pytest.approx(0.2)
-    assert_holds(found.throughput_per_s, 0.5)
-    assert_holds(found.lost_share, 1.0)
+    figures = metrics(spark, run, seconds=4)
+    assert figures.seconds_measured == 4
+    assert figures.throughput_per_s is not None
+    assert figures.throughput_mb_per_s is not None
+    assert figures.throughput_per_s.value == pytest.approx(100)
+    assert figures.throughput_mb_per_s.value == pytest.approx(0.05)
+    assert figures.lost_share.value == pytest.approx(0.2)
+    assert_holds(figures.throughput_per_s, 0.5)
+    assert_holds(figures.lost_share, 1.0)
 
 
 def test_a_backlog_drained_after_the_end_does_not_count_as_throughput(
@@ -316,11 +316,11 @@ def test_a_backlog_drained_after_the_end_does_not_count_as_throughput(
     run.deliver(
         -1000, 2000, reported_ms=1000, size_bytes=500
     )  # due in the warm-up, accepted after it
-    found = metrics(spark, run, seconds=4, objective=Objective(latency_ms=2500.0))
-    for rate in (found.throughput_mb_per_s, found.goodput_mb_per_s, found.timely_mb_per_s):
+    figures = metrics(spark, run, seconds=4, objective=Objective(latency_ms=2500.0))
+    for rate in (figures.throughput_mb_per_s, figures.goodput_mb_per_s, figures.timely_mb_per_s):
         assert rate is not None
         assert rate.value == pytest.approx(51 * 500 / 1e6 / 4)
-    assert found.counts.acknowledged == found.counts.delivered == 100
+    assert figures.counts.acknowledged == figures.counts.delivered == 100
 
 
 def test_overhead_is_what_requests_carry_beside_values(spark: Any, run: HandMade) -> None:
@@ -346,15 +346,15 @@ def test_a_closed_loop_is_corrected_for_what_it_did_not_send(
     for i in range(900):
         run.deliver(i, 0.5, reported_ms=i + 0.5)
     run.deliver(900, 100, reported_ms=1000)
-    found = metrics(spark, run, loop=loop)
-    assert found.acknowledgement is not None
-    assert found.acknowledgement.count == 901
+    figures = metrics(spark, run, loop=loop)
+    assert figures.acknowledgement is not None
+    assert figures.acknowledgement.count == 901
     if loop == "open":
-        assert found.corrected is None
+        assert figures.corrected is None
         return
-    assert found.corrected is not None
-    assert found.corrected.count == 1000  # 99, 98, … 1 ms
-    assert found.corrected.percentiles_ms["95"].value == at(50.0)
+    assert figures.corrected is not None
+    assert figures.corrected.count == 1000  # 99, 98, … 1 ms
+    assert figures.corrected.percentiles_ms["95"].value == at(50.0)
 
 
 @pytest.mark.parametrize(
@@ -367,9 +367,9 @@ def test_a_closed_loop_without_a_schedule_is_not_corrected(
     for i in range(100):
         run.deliver(i, 0.5, reported_ms=i + 0.5)
     run.deliver(100, 100, reported_ms=200)
-    found = metrics(spark, run, loop="closed", arrivals=arrivals)
-    assert found.acknowledgement is not None
-    assert found.corrected is None
+    figures = metrics(spark, run, loop="closed", arrivals=arrivals)
+    assert figures.acknowledgement is not None
+    assert figures.corrected is None
 
 
 def test_messages_that_share_a_request_share_their_fate(spark: Any, run: HandMade) -> None:
@@ -416,23 +416,23 @@ def test_a_run_whose_latency_grows_is_not_steady(spark: Any, run: HandMade) -> N
     """100 messages/s are due and 80 are done: the last of 4 s waits for a second."""
     for i in range(400):
         run.deliver(i * 10, 5 + i * 2.5)
-    found = metrics(spark, run, seconds=4).steadiness
-    assert found is not None
-    assert found.state == "unsteady"
-    assert "80" in found.sentence
-    assert "100 messages/s" in found.sentence
-    assert found.waiting_last == pytest.approx(80, abs=3)
-    assert (found.latency_last_ms or 0) > 5 * (found.latency_first_ms or 0)
+    steadiness = metrics(spark, run, seconds=4).steadiness
+    assert steadiness is not None
+    assert steadiness.state == "unsteady"
+    assert "80" in steadiness.sentence
+    assert "100 messages/s" in steadiness.sentence
+    assert steadiness.waiting_last == pytest.approx(80, abs=3)
+    assert (steadiness.latency_last_ms or 0) > 5 * (steadiness.latency_first_ms or 0)
 
 
 def test_messages_waiting_from_the_warm_up_are_not_growth(spark: Any, run: HandMade) -> None:
     for i in range(-100, 400):
         run.deliver(i * 10, 200 + 50 * (i % 3))
-    found = metrics(spark, run, seconds=4).steadiness
-    assert found is not None
-    assert found.state == "steady"
-    assert found.waiting_first == pytest.approx(25, abs=2)
-    assert found.waiting_last == pytest.approx(25, abs=2)
+    steadiness = metrics(spark, run, seconds=4).steadiness
+    assert steadiness is not None
+    assert steadiness.state == "steady"
+    assert steadiness.waiting_first == pytest.approx(25, abs=2)
+    assert steadiness.waiting_last == pytest.approx(25, abs=2)
 
 
 def test_a_run_is_tested_up_to_a_fault(spark: Any, run: HandMade) -> None:
@@ -440,12 +440,12 @@ def test_a_run_is_tested_up_to_a_fault(spark: Any, run: HandMade) -> None:
     for i in range(1000):
         run.deliver(i * 10, 5 if i < 485 else 4000 + i)
     event = RunEvent(at_s=5.0, took_s=0.1, sentence="killed broker 2")
-    found = metrics(spark, run, seconds=10, events=(event,)).steadiness
-    assert found is not None
-    assert found.state == "changed on purpose"
-    assert found.sentence.endswith("; steady until then")
-    assert "killed broker 2" in found.sentence
-    assert found.judged_s == pytest.approx(4.85, abs=0.1)
+    steadiness = metrics(spark, run, seconds=10, events=(event,)).steadiness
+    assert steadiness is not None
+    assert steadiness.state == "changed on purpose"
+    assert steadiness.sentence.endswith("; steady until then")
+    assert "killed broker 2" in steadiness.sentence
+    assert steadiness.judged_s == pytest.approx(4.85, abs=0.1)
     # The same without a fault is not steady.
     alone = metrics(spark, run, seconds=10).steadiness
     assert alone is not None and alone.state == "unsteady"
@@ -455,26 +455,26 @@ def test_a_run_that_grew_before_a_fault_is_not_steady(spark: Any, run: HandMade)
     for i in range(1000):
         run.deliver(i * 10, 5 + i)
     event = RunEvent(at_s=9.0, took_s=0.1, sentence="killed broker 2")
-    found = metrics(spark, run, seconds=10, events=(event,)).steadiness
-    assert found is not None and found.state == "unsteady"
+    steadiness = metrics(spark, run, seconds=10, events=(event,)).steadiness
+    assert steadiness is not None and steadiness.state == "unsteady"
 
 
 def test_a_run_that_is_too_short_is_not_tested(spark: Any, run: HandMade) -> None:
     for i in range(40):
         run.deliver(i * 10, 5)
-    found = metrics(spark, run, seconds=1).steadiness
-    assert found is not None
-    assert found.state == "not tested"
-    assert "40 messages in 1 s" in found.sentence
+    steadiness = metrics(spark, run, seconds=1).steadiness
+    assert steadiness is not None
+    assert steadiness.state == "not tested"
+    assert "40 messages in 1 s" in steadiness.sentence
 
 
 def test_an_interrupted_run_is_measured_until_its_last_message(spark: Any, run: HandMade) -> None:
     for i in range(401):
         run.deliver(i * 10, 5)
-    found = metrics(spark, run, seconds=60, status="interrupted")
-    assert found.seconds_measured == pytest.approx(4, rel=1e-6)
-    assert found.throughput_per_s is not None
-    assert found.throughput_per_s.value == pytest.approx(100, rel=0.01)
+    figures = metrics(spark, run, seconds=60, status="interrupted")
+    assert figures.seconds_measured == pytest.approx(4, rel=1e-6)
+    assert figures.throughput_per_s is not None
+    assert figures.throughput_per_s.value == pytest.approx(100, rel=0.01)
     assert metrics(spark, run, seconds=60).seconds_measured == 60
 
 
@@ -498,15 +498,15 @@ def test_several_runs_in_one_call_are_the_same_as_one_by_one(spark: Any, tmp_pat
     directories = []
     for i in range(4):
         # Names as campaigns have them, and worse: Spark must not take them for patterns or columns.
-        made = HandMade(tmp_path / f"acks={i} [x]{{a,b}} ü%20#?")
+        hand_made = HandMade(tmp_path / f"acks={i} [x]{{a,b}} ü%20#?")
         for due_ms in rng.uniform(-500, 3000, 300):
-            number = made.deliver(float(due_ms), float(rng.exponential(10 + i)))
+            number = hand_made.deliver(float(due_ms), float(rng.exponential(10 + i)))
             if i % 2:
-                made.see(float(due_ms), offset=made.rows["received"][-1]["offset"])
+                hand_made.see(float(due_ms), offset=hand_made.rows["received"][-1]["offset"])
             if rng.random() < 0.1:
-                made.receive(number, 4000)
+                hand_made.receive(number, 4000)
         objective = Objective(latency_ms=20.0 + i) if i else None
-        directories.append(made.write(seconds=3, objective=objective))
+        directories.append(hand_made.write(seconds=3, objective=objective))
     together = analyze(spark, directories, (7.5,))
     assert [*together] == directories
     for directory in directories:
@@ -520,19 +520,19 @@ def test_no_directories_no_metrics(spark: Any) -> None:
 
 
 def test_a_run_without_messages(spark: Any, run: HandMade) -> None:
-    found = metrics(spark, run, (5.0,), objective=Objective(latency_ms=9.0))
-    assert found.counts == type(found.counts)()
-    assert (found.latency, found.acknowledgement, found.parts, found.seconds) == (
+    figures = metrics(spark, run, (5.0,), objective=Objective(latency_ms=9.0))
+    assert figures.counts == type(figures.counts)()
+    assert (figures.latency, figures.acknowledgement, figures.parts, figures.seconds) == (
         None,
         None,
         {},
         (),
     )
-    assert found.violation_share == {}
-    assert found.throughput_per_s is not None
-    assert found.throughput_per_s.value == 0
-    assert (found.lost_share.value, found.lost_share.low, found.lost_share.high) == (0, 0, 1)
-    _reads_back(found)
+    assert figures.violation_share == {}
+    assert figures.throughput_per_s is not None
+    assert figures.throughput_per_s.value == 0
+    assert (figures.lost_share.value, figures.lost_share.low, figures.lost_share.high) == (0, 0, 1)
+    _reads_back(figures)
 
 
 def test_files_without_rows(spark: Any, run: HandMade) -> None:
@@ -544,33 +544,33 @@ def test_files_without_rows(spark: Any, run: HandMade) -> None:
 
 def test_a_run_of_no_time(spark: Any, run: HandMade) -> None:
     run.deliver(0, 5)
-    found = metrics(spark, run, measured_from_ns=0, measured_to_ns=0)
-    assert (found.counts.sent, found.seconds_measured, found.throughput_per_s) == (0, 0, None)
-    _reads_back(found)
+    figures = metrics(spark, run, measured_from_ns=0, measured_to_ns=0)
+    assert (figures.counts.sent, figures.seconds_measured, figures.throughput_per_s) == (0, 0, None)
+    _reads_back(figures)
 
 
 def test_a_consumer_that_never_got_a_message(spark: Any, run: HandMade) -> None:
     for i in range(50):
         run.send(i * 100)
-    found = metrics(spark, run, (5.0,))
-    assert (found.counts.lost, found.counts.acknowledged_yet_lost) == (50, 50)
-    assert (found.lost_share.value, found.lost_share.high) == (1, 1)
-    assert (found.latency, found.violation_share) == (None, {})
-    assert found.acknowledgement is not None
-    assert [*found.parts] == ["answer"]
-    assert found.goodput_mb_per_s is not None
-    assert found.goodput_mb_per_s.value == 0
-    _reads_back(found)
+    figures = metrics(spark, run, (5.0,))
+    assert (figures.counts.lost, figures.counts.acknowledged_yet_lost) == (50, 50)
+    assert (figures.lost_share.value, figures.lost_share.high) == (1, 1)
+    assert (figures.latency, figures.violation_share) == (None, {})
+    assert figures.acknowledgement is not None
+    assert [*figures.parts] == ["answer"]
+    assert figures.goodput_mb_per_s is not None
+    assert figures.goodput_mb_per_s.value == 0
+    _reads_back(figures)
 
 
 def test_one_message(spark: Any, run: HandMade) -> None:
     run.deliver(5, 10)
-    found = metrics(spark, run, seconds=0.02)
-    assert found.latency is not None
-    median = found.latency.percentiles_ms["50"]
+    figures = metrics(spark, run, seconds=0.02)
+    assert figures.latency is not None
+    median = figures.latency.percentiles_ms["50"]
     assert median.value == pytest.approx(10)
     assert (median.low, median.high) == (None, None)
-    _reads_back(found)
+    _reads_back(figures)
 
 
 def test_metrics_of_a_run_can_be_written_and_read_back(spark: Any, run: HandMade) -> None:
@@ -579,8 +579,8 @@ def test_metrics_of_a_run_can_be_written_and_read_back(spark: Any, run: HandMade
     _reads_back(metrics(spark, run, (5.0,), seconds=4, objective=Objective(latency_ms=4.0)))
 
 
-def _reads_back(found: RunMetrics) -> None:
-    assert specs.parse(specs.dump_json(found), RunMetrics, "metrics.json") == found
+def _reads_back(figures: RunMetrics) -> None:
+    assert specs.parse(specs.dump_json(figures), RunMetrics, "metrics.json") == figures
 
 
 def test_warming_up_leaves_nothing_behind(spark: Any, tmp_path: Path, monkeypatch: Any) -> None:
@@ -595,12 +595,12 @@ def test_warming_up_leaves_nothing_behind(spark: Any, tmp_path: Path, monkeypatc
 def test_a_wall_clock_that_was_set_leaves_the_parts_out(spark: Any, run: HandMade) -> None:
     for i in range(100):
         run.deliver(i * 10, 10)
-    found = metrics(spark, run, anchors=anchors(10, drift_ms=80))
-    assert {*found.parts} == {"waiting", "answer"}
-    assert found.latency is not None
-    assert found.latency.count == 100
-    assert len(found.warnings) == 1
-    assert "set by +80 ms" in found.warnings[0]
+    figures = metrics(spark, run, anchors=anchors(10, drift_ms=80))
+    assert {*figures.parts} == {"waiting", "answer"}
+    assert figures.latency is not None
+    assert figures.latency.count == 100
+    assert len(figures.warnings) == 1
+    assert "set by +80 ms" in figures.warnings[0]
 
 
 def test_a_slow_drift_is_taken_out(spark: Any, run: HandMade) -> None:
@@ -608,10 +608,10 @@ def test_a_slow_drift_is_taken_out(spark: Any, run: HandMade) -> None:
     drift_ms = 4.0
     number = run.send(0)
     run.receive(number, 100, appended_ms=50.0 + drift_ms * 60_000 / 130_000)
-    found = metrics(spark, run, seconds=10, anchors=anchors(10, drift_ms=drift_ms))
-    assert not found.warnings
-    assert found.parts["produce"].max_ms == pytest.approx(50, abs=0.51)
-    assert abs(found.parts["produce"].max_ms - (50 + drift_ms * 60 / 130)) > 0.9
+    figures = metrics(spark, run, seconds=10, anchors=anchors(10, drift_ms=drift_ms))
+    assert not figures.warnings
+    assert figures.parts["produce"].max_ms == pytest.approx(50, abs=0.51)
+    assert abs(figures.parts["produce"].max_ms - (50 + drift_ms * 60 / 130)) > 0.9
 
 
 def test_without_anchors_latency_has_no_parts(spark: Any, run: HandMade) -> None:
@@ -625,22 +625,22 @@ def test_contradicting_append_times_are_excluded_with_a_warning(spark: Any, run:
     for i in range(3):
         number = run.send(2000 + i)
         run.receive(number, 2010 + i, appended_ms=1500)
-    found = metrics(spark, run)
-    assert found.parts["produce"].count == 10
-    assert found.latency is not None
-    assert found.latency.count == 13
-    assert ["of 3 messages" in warning for warning in found.warnings] == [True]
+    figures = metrics(spark, run)
+    assert figures.parts["produce"].count == 10
+    assert figures.latency is not None
+    assert figures.latency.count == 13
+    assert ["of 3 messages" in warning for warning in figures.warnings] == [True]
 
 
 def test_backward_times_give_a_warning(spark: Any, run: HandMade) -> None:
     run.deliver(100, 10)
     number = run.send(5000)
     run.receive(number, 200)
-    found = metrics(spark, run)
-    assert found.latency is not None
-    assert found.latency.count == 1
-    assert ["1 messages have a time before" in warning for warning in found.warnings] == [True]
-    assert found.counts.delivered == 2
+    figures = metrics(spark, run)
+    assert figures.latency is not None
+    assert figures.latency.count == 1
+    assert ["1 messages have a time before" in warning for warning in figures.warnings] == [True]
+    assert figures.counts.delivered == 2
 
 
 def test_a_clock_is_tied_by_its_first_and_last_anchor() -> None:

@@ -60,22 +60,22 @@ def written(
         yield rates
 
 
-def autoscaler(tmp_path: Path, wanted: Pipeline) -> list[str]:
+def autoscaler(tmp_path: Path, pipeline: Pipeline) -> list[str]:
     """The command that runs it."""
     file = tmp_path / "pipeline.yaml"
-    file.write_text(specs.dump_yaml(wanted))
+    file.write_text(specs.dump_yaml(pipeline))
     return [sys.executable, "-m", "penstock.cli.main", "autoscaler", "run", str(file)]
 
 
 def speeds(monitor: Monitor, seconds: float) -> dict[str, PartitionSpeed]:
     """After looking for so long."""
-    found: dict[str, PartitionSpeed] = {}
+    by_partition: dict[str, PartitionSpeed] = {}
     until_s = time.monotonic() + seconds
     while time.monotonic() < until_s:
         if (measured := monitor.look()) is not None:
-            found = dict(measured.partitions)
+            by_partition = dict(measured.partitions)
         time.sleep(PERIOD_S)
-    return found
+    return by_partition
 
 
 RETENTION = {"retention.bytes": 200_000, "segment.bytes": 1_048_576, "file.delete.delay.ms": 0}
@@ -95,22 +95,22 @@ def test_the_monitor_finds_the_write_speed_while_the_log_loses_records(
     lake_cluster.create_topic(TopicSpec(name=topic, partitions=2, replication=1, config=config))
     monitor = Monitor(lakes.pipeline(lake_cluster, tmp_path, topic), lake_cluster.client_config)
     with written(lake_cluster, topic, {0: 400.0, 1: 50.0}) as rates:
-        found = speeds(monitor, 4)
-        assert found[f"{topic}-0"].records_per_s == pytest.approx(400, rel=0.1)
-        assert found[f"{topic}-1"].records_per_s == pytest.approx(50, rel=0.2)
-        stored = found[f"{topic}-0"].bytes_per_record
+        by_partition = speeds(monitor, 4)
+        assert by_partition[f"{topic}-0"].records_per_s == pytest.approx(400, rel=0.1)
+        assert by_partition[f"{topic}-1"].records_per_s == pytest.approx(50, rel=0.2)
+        stored = by_partition[f"{topic}-0"].bytes_per_record
         # A record alone in its batch takes 80 bytes more, and pieces that retention tears while they
         # are measured are off by some.
         assert stored is not None and 900 < stored < 1300
         rates |= {0: 100.0, 1: 800.0}
-        found = speeds(monitor, 5)
-        assert found[f"{topic}-0"].records_per_s == pytest.approx(100, rel=0.15)
-        assert found[f"{topic}-1"].records_per_s == pytest.approx(800, rel=0.15)
-        stored = found[f"{topic}-1"].bytes_per_record
+        by_partition = speeds(monitor, 5)
+        assert by_partition[f"{topic}-0"].records_per_s == pytest.approx(100, rel=0.15)
+        assert by_partition[f"{topic}-1"].records_per_s == pytest.approx(800, rel=0.15)
+        stored = by_partition[f"{topic}-1"].bytes_per_record
         assert stored is not None and 900 < stored < 1300
     monitor.close()
     held = lakes.in_topic(lake_cluster, topic, 2).total()
-    assert held < sum(speed.end for speed in found.values()), "nothing was deleted meanwhile"
+    assert held < sum(speed.end for speed in by_partition.values()), "nothing was deleted meanwhile"
 
 
 def test_commands_and_answers_arrive_and_an_older_controller_is_fenced(
@@ -125,13 +125,13 @@ def test_commands_and_answers_arrive_and_an_older_controller_is_fenced(
     hold = Command(version=3, lanes={1: ("a-0", "a-1")})
     first.send([Send(1, hold), Send(1, Command(verb="tell", version=3))])
     host = HostLink(topics, 1, "own")
-    told = host.past()
-    assert told == replace(hold, group="own", term=1)
+    last_command = host.past()
+    assert last_command == replace(hold, group="own", term=1)
     host.answer(Answer(host=1, version=3, lanes=hold.lanes))
     (answer,) = first.answers(10.0)
     assert (answer.host, answer.version, answer.lanes) == (1, 3, {1: ("a-0", "a-1")})
     second = ControllerLink(topics, "own", Claimant("two"))
-    assert second.begin() == Past({1: told}, {1: answer})
+    assert second.begin() == Past({1: last_command}, {1: answer})
     with pytest.raises(Superseded, match="another controller"):
         first.send([Send(1, Command(version=4))])
     # The same process as the first, after it could not reach Kafka: it does not fence the second.
@@ -190,8 +190,8 @@ def test_a_paused_controller_ends_after_a_successor_took_over(
 ) -> None:
     topic, name = unique("stopped"), unique("stopped").replace("-", "_")
     lake_cluster.create_topic(TopicSpec(name=topic, partitions=1, replication=1))
-    wanted = lakes.pipeline(lake_cluster, tmp_path / "lake", topic, name=name)
-    Checkpoint(Path(wanted.checkpoint_path)).open(wanted)  # as if the pipeline had run
+    pipeline = lakes.pipeline(lake_cluster, tmp_path / "lake", topic, name=name)
+    Checkpoint(Path(pipeline.checkpoint_path)).open(pipeline)  # as if the pipeline had run
     topics = Topics(name, lake_cluster.client_config, most_hosts=1)
     topics.make()
 
@@ -202,7 +202,7 @@ def test_a_paused_controller_ends_after_a_successor_took_over(
 
         return is_so
 
-    command = autoscaler(tmp_path, wanted)
+    command = autoscaler(tmp_path, pipeline)
     first = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     second: subprocess.Popen[str] | None = None
     try:
@@ -211,9 +211,9 @@ def test_a_paused_controller_ends_after_a_successor_took_over(
         second = subprocess.Popen(command, stderr=subprocess.DEVNULL, text=True)
         wait_until(claimed(2), timeout_s=30, what="the second is the controller", every_s=0.3)
         first.send_signal(signal.SIGCONT)
-        _, told = first.communicate(timeout=30)
+        _, stderr = first.communicate(timeout=30)
         assert first.returncode == 1
-        assert f"another controller of {name} has taken over" in told
+        assert f"another controller of {name} has taken over" in stderr
         assert claimed(2)() and second.poll() is None
     finally:
         for process in (first, second):
@@ -229,8 +229,8 @@ def test_what_it_would_do_it_says_without_a_pipeline_and_commands_nobody(
     topic, name = unique("dry"), unique("dry").replace("-", "_")
     lake_cluster.create_topic(TopicSpec(name=topic, partitions=4, replication=1))
     settings = Autoscaling(lane_capacity_bytes_per_s=100_000)
-    wanted = lakes.pipeline(lake_cluster, tmp_path, topic, name=name, autoscaling=settings)
-    command = autoscaler(tmp_path, wanted)
+    pipeline = lakes.pipeline(lake_cluster, tmp_path, topic, name=name, autoscaling=settings)
+    command = autoscaler(tmp_path, pipeline)
     lines: list[dict[str, Any]] = []
 
     def is_decided() -> bool:
@@ -262,7 +262,7 @@ def test_lanes_follow_the_load_and_every_record_is_landed_once(
     name = unique("scaled").replace("-", "_")
     topic = unique("scaled")
     lake_cluster.create_topic(TopicSpec(name=topic, partitions=4, replication=1))
-    wanted = lakes.pipeline(
+    pipeline = lakes.pipeline(
         lake_cluster,
         tmp_path,
         topic,
@@ -272,7 +272,7 @@ def test_lanes_follow_the_load_and_every_record_is_landed_once(
         every_s=0.0,
         autoscaling=Autoscaling(lane_capacity_bytes_per_s=150_000, scale_in_s=4, drain_s=10),
     )
-    told: list[str] = []
+    reasons: list[str] = []
     lanes: list[int] = []
 
     def tell(landed: Landed) -> None:
@@ -280,10 +280,10 @@ def test_lanes_follow_the_load_and_every_record_is_landed_once(
         tell_autoscaler(landed)
 
     def note(event: Event) -> None:
-        told.extend([event.reason] if isinstance(event, Decided) else [])
+        reasons.extend([event.reason] if isinstance(event, Decided) else [])
 
     with written(lake_cluster, topic, dict.fromkeys(range(4), 15.0)) as rates:
-        prepared = query.prepare(wanted, lakes.config(wanted))
+        prepared = query.prepare(pipeline, lakes.config(pipeline))
         with scaled("inside", Executors(spark), prepared, note) as tell_autoscaler:
             running = query.start(spark, prepared, tell=tell)
             try:
@@ -300,11 +300,11 @@ def test_lanes_follow_the_load_and_every_record_is_landed_once(
                 wait_until(lambda: planned() == 1, timeout_s=60, what="one lane is enough again")
             finally:
                 running.stop()
-    assert any("has" in text and "can read" in text for text in told), told
-    assert any("fewer lanes are enough" in text for text in told), told
-    lakes.land(spark, replace(wanted, lane_limit_bytes_per_s=None, lane_bytes=10**7))
-    assert lakes.in_tables(wanted) == lakes.in_topic(lake_cluster, topic, 4)
-    assert audit(spark, wanted).problems == ()
+    assert any("has" in text and "can read" in text for text in reasons), reasons
+    assert any("fewer lanes are enough" in text for text in reasons), reasons
+    lakes.land(spark, replace(pipeline, lane_limit_bytes_per_s=None, lane_bytes=10**7))
+    assert lakes.in_tables(pipeline) == lakes.in_topic(lake_cluster, topic, 4)
+    assert audit(spark, pipeline).problems == ()
 
 
 def test_plain_consumers_follow_the_load_and_survive_kills_of_one_and_of_the_controller(
@@ -312,7 +312,7 @@ def test_plain_consumers_follow_the_load_and_survive_kills_of_one_and_of_the_con
 ) -> None:
     topic = unique("plain")
     lake_cluster.create_topic(TopicSpec(name=topic, partitions=4, replication=1))
-    wanted = lakes.pipeline(
+    pipeline = lakes.pipeline(
         lake_cluster,
         tmp_path / "lake",
         topic,
@@ -324,7 +324,7 @@ def test_plain_consumers_follow_the_load_and_survive_kills_of_one_and_of_the_con
         ),
     )
     file = tmp_path / "pipeline.yaml"
-    file.write_text(specs.dump_yaml(wanted))
+    file.write_text(specs.dump_yaml(pipeline))
     command = [sys.executable, "-m", "penstock.cli.main", "autoscaler", "run", str(file)]
     log = (tmp_path / "log").open("w+")
     process = subprocess.Popen([*command, "--consumers"], stderr=log)
@@ -340,7 +340,7 @@ def test_plain_consumers_follow_the_load_and_survive_kills_of_one_and_of_the_con
         ]
 
     def landed() -> int:
-        return lakes.rows(wanted)
+        return lakes.rows(pipeline)
 
     try:
         with written(lake_cluster, topic, dict.fromkeys(range(4), 15.0)) as rates:
@@ -369,8 +369,8 @@ def test_plain_consumers_follow_the_load_and_survive_kills_of_one_and_of_the_con
         process.wait(60)
         wait_until(lambda: not consumers(), timeout_s=30, what="all have ended")
         log.close()
-    assert lakes.in_tables(wanted) == held, (tmp_path / "log").read_text()
-    assert audit(spark, wanted).problems == ()
+    assert lakes.in_tables(pipeline) == held, (tmp_path / "log").read_text()
+    assert audit(spark, pipeline).problems == ()
 
 
 def test_on_a_standalone_cluster_executors_follow_the_lanes(
@@ -378,7 +378,7 @@ def test_on_a_standalone_cluster_executors_follow_the_lanes(
 ) -> None:
     topic = unique("executors")
     lake_cluster.create_topic(TopicSpec(name=topic, partitions=4, replication=1))
-    wanted = lakes.pipeline(
+    pipeline = lakes.pipeline(
         lake_cluster,
         tmp_path / "lake",
         topic,
@@ -392,7 +392,7 @@ def test_on_a_standalone_cluster_executors_follow_the_lanes(
         ),
     )
     file = tmp_path / "pipeline.yaml"
-    file.write_text(specs.dump_yaml(wanted))
+    file.write_text(specs.dump_yaml(pipeline))
     (port,) = free_ports(1)
 
     def metrics() -> str:
@@ -404,10 +404,10 @@ def test_on_a_standalone_cluster_executors_follow_the_lanes(
         """Whether lanes are as many, and executors too."""
 
         def is_so() -> bool:
-            found = re.search(r"^penstock_autoscaler_lanes{.*} (\S+)$", metrics(), re.MULTILINE)
+            gauge = re.search(r"^penstock_autoscaler_lanes{.*} (\S+)$", metrics(), re.MULTILINE)
             lines = (" ".join(p.info["cmdline"] or []) for p in psutil.process_iter(["cmdline"]))
             executors = sum("CoarseGrainedExecutorBackend" in line for line in lines)
-            now = float(found[1]) if found else 0.0
+            now = float(gauge[1]) if gauge else 0.0
             return now == executors and (now > 1 if lanes == "several" else now == 1)
 
         return is_so
@@ -427,12 +427,12 @@ def test_on_a_standalone_cluster_executors_follow_the_lanes(
             text = metrics()
         finally:
             process.terminate()
-            _, told = process.communicate(timeout=60)
-    assert process.returncode == 0, told
-    assert "fewer lanes are enough" in told
+            _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 0, stderr
+    assert "fewer lanes are enough" in stderr
     for name in ("write_bytes_per_second", "lane_load", "plan_lane", "moves_total", "lag_bytes"):
         assert f"penstock_autoscaler_{name}" in text
     assert 'decisions_total{pipeline="' in text and 'trigger="capacity exceeded"' in text
-    lakes.land(spark, replace(wanted, lane_limit_bytes_per_s=None, lane_bytes=10**7))
-    assert lakes.in_tables(wanted) == lakes.in_topic(lake_cluster, topic, 4)
-    assert audit(spark, wanted).problems == ()
+    lakes.land(spark, replace(pipeline, lane_limit_bytes_per_s=None, lane_bytes=10**7))
+    assert lakes.in_tables(pipeline) == lakes.in_topic(lake_cluster, topic, 4)
+    assert audit(spark, pipeline).problems == ()

@@ -46,8 +46,8 @@ def name() -> Iterator[str]:
 
 
 def _held(name: str) -> lease.Lease | None:
-    found = [held for held in lease.leases(lease.default_root()) if held.name == name]
-    return found[0] if found else None
+    leases = [held for held in lease.leases(lease.default_root()) if held.name == name]
+    return leases[0] if leases else None
 
 
 def test_status_tells_the_brokers_own_view(name: str) -> None:

@@ -46,10 +46,12 @@ def tidy(cluster: Cluster) -> Iterator[None]:
     """The shared cluster without the topics that an experiment leaves on its own."""
     before = cluster.admin.topics()
     yield
-    made = {name for name in cluster.admin.topics() - before if not name.startswith("__")}
-    for name in made:
+    new_topics = {name for name in cluster.admin.topics() - before if not name.startswith("__")}
+    for name in new_topics:
         cluster.admin.delete_topic(name)
-    wait_until(lambda: not made & cluster.admin.topics(), timeout_s=30, what="topics to be deleted")
+    wait_until(
+        lambda: not new_topics & cluster.admin.topics(), timeout_s=30, what="topics to be deleted"
+    )
 
 
 @pytest.mark.usefixtures("tidy")
@@ -57,20 +59,20 @@ def test_production(cluster: Cluster, tmp_path: Path) -> None:
     where = Conditions(**{**vars(WHERE), "producers": 2})
     for _ in range(3):  # the first looks at a broker cost it many times what later ones do
         observe(cluster, timeout_s=20)
-    found = Production().measure(PointJob(cluster, where, GRID, tmp_path, seed=1))
-    rate = found.figures["throughput_records_per_s"]
+    result = Production().measure(PointJob(cluster, where, GRID, tmp_path, seed=1))
+    rate = result.figures["throughput_records_per_s"]
     reports = json.loads((tmp_path / "saturation" / REPORTS).read_text())
     acknowledged = sum(words["records"][-1] for words in reports)
     # All that was counted as acknowledged is in the topic; what was on its way then may be too.
     assert 0 < acknowledged <= sum(cluster.admin.end_offsets("production").values())
     assert rate.value > 0
-    assert found.figures["throughput_mb_per_s"].value == pytest.approx(rate.value / 1e3)
+    assert result.figures["throughput_mb_per_s"].value == pytest.approx(rate.value / 1e3)
     sent = GRID.latency_per_s * GRID.seconds
-    assert found.distributions["latency"].count == pytest.approx(sent, rel=0.5)  # Poisson
-    assert found.figures["replication_ms"].value > 0, found.warnings
-    assert found.figures["latency_ms"].value >= found.distributions["latency"].min_ms
+    assert result.distributions["latency"].count == pytest.approx(sent, rel=0.5)  # Poisson
+    assert result.figures["replication_ms"].value > 0, result.warnings
+    assert result.figures["latency_ms"].value >= result.distributions["latency"].min_ms
     for figure in ("broker_open_handles", "client_open_handles", "client_cpu_cores"):
-        assert found.figures[figure].value > 0
+        assert result.figures[figure].value > 0
 
 
 def test_partitions_are_gone_while_their_leader_is_dead(
@@ -79,34 +81,34 @@ def test_partitions_are_gone_while_their_leader_is_dead(
     topic = unique("gone")
     cluster.create_topic(TopicSpec(name=topic, partitions=9, replication=3))
     leaders = cluster.admin.leaders(topic)
-    found = kill_leader(cluster, topic)
-    assert found is not None
+    outage = kill_leader(cluster, topic)
+    assert outage is not None
     try:
-        led = {p for p, leader in leaders.items() if leader == found.broker}
-        assert set(found.per_partition_ms) == led
+        led = {p for p, leader in leaders.items() if leader == outage.broker}
+        assert set(outage.per_partition_ms) == led
         # A session is 3 s here, counted from a sign of life that is up to half a second old.
-        assert found.detection_ms is not None
-        assert 2_000 < found.detection_ms < found.first_ms <= found.mean_ms <= found.longest_ms
-        assert not cluster.process(found.broker).is_running
+        assert outage.detection_ms is not None
+        assert 2_000 < outage.detection_ms < outage.first_ms <= outage.mean_ms <= outage.longest_ms
+        assert not cluster.process(outage.broker).is_running
     finally:
-        cluster.start_broker(found.broker)
+        cluster.start_broker(outage.broker)
 
 
 @pytest.mark.usefixtures("tidy")
 def test_consumption(cluster: Cluster, tmp_path: Path) -> None:
     where = Conditions(**{**vars(WHERE), "consumers": 2, "assignor": "range"})
-    found = Consumption().measure(PointJob(cluster, where, GRID, tmp_path, seed=1))
-    assert found.warnings == ()
-    whole = found.figures["throughput_mb_per_s"].value
-    assert whole == pytest.approx(2 * found.figures["consumer_mb_per_s"].value)
-    assert found.figures["throughput_records_per_s"].value == pytest.approx(whole * 1e3)
+    result = Consumption().measure(PointJob(cluster, where, GRID, tmp_path, seed=1))
+    assert result.warnings == ()
+    whole = result.figures["throughput_mb_per_s"].value
+    assert whole == pytest.approx(2 * result.figures["consumer_mb_per_s"].value)
+    assert result.figures["throughput_records_per_s"].value == pytest.approx(whole * 1e3)
     for figure in ("rebalance_form_ms", "rebalance_join_ms", "rebalance_leave_ms"):
-        assert found.figures[figure].value > 0
+        assert result.figures[figure].value > 0
     events = json.loads((tmp_path / REPORTS).read_text())["events"]
     assert [e["what"] for e in events].count("joins") == 3
     # 3 of 6 partitions for each of two members; 2 when there are three.
-    given = [len(e["partitions"]) for e in events if e["what"] == "assigned"]
-    assert {2, 3} <= set(given)
+    partition_counts = [len(e["partitions"]) for e in events if e["what"] == "assigned"]
+    assert {2, 3} <= set(partition_counts)
 
 
 def test_an_interrupted_experiment_resumes_to_facts(toolchain: Toolchain, tmp_path: Path) -> None:

@@ -221,15 +221,15 @@ def test_a_killed_controller_is_replaced(cluster: Cluster) -> None:
     before = active_controller(cluster)
     struck = Kill(broker="controller").strike(cluster)
     assert not cluster.process(before).is_running
-    found: list[int] = []
+    controllers: list[int] = []
 
     def another() -> bool:
         with suppress(TestbedError):
-            found.append(active_controller(cluster))
-        return bool(found)
+            controllers.append(active_controller(cluster))
+        return bool(controllers)
 
     wait_until(another, timeout_s=30, what="another active controller")
-    assert found[0] != before
+    assert controllers[0] != before
     assert struck.undo is not None
     struck.undo()
 

@@ -41,9 +41,9 @@ class Killed(BaseException):
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
     """A lake to make copies of."""
-    wanted = pipeline_into(tmp_path_factory.mktemp("whole"))
-    land(life(wanted), wanted, *range(BATCHES))
-    return wanted
+    spec = pipeline_into(tmp_path_factory.mktemp("whole"))
+    land(life(spec), spec, *range(BATCHES))
+    return spec
 
 
 @pytest.fixture
@@ -77,18 +77,18 @@ def kill_before_table(monkeypatch: pytest.MonkeyPatch, land_it: Callable[[], obj
 
 
 def test_a_pipeline_at_rest_is_clean(spark: Any, whole: Pipeline) -> None:
-    found = audit(spark, whole)
-    assert (found.problems, found.half_landed) == ((), ())
-    assert found.records == 2 * BATCHES * PER_BATCH
-    assert found.batches == BATCHES
-    assert found.rows == {"as": BATCHES * PER_BATCH, "bs": BATCHES * PER_BATCH}
-    assert "Clean: each of 24 records" in found.sentence
+    result = audit(spark, whole)
+    assert (result.problems, result.half_landed) == ((), ())
+    assert result.records == 2 * BATCHES * PER_BATCH
+    assert result.batches == BATCHES
+    assert result.rows == {"as": BATCHES * PER_BATCH, "bs": BATCHES * PER_BATCH}
+    assert "Clean: each of 24 records" in result.sentence
 
 
 def test_nothing_but_a_first_start_is_clean(spark: Any, pipeline: Pipeline) -> None:
     life(pipeline)
-    found = audit(spark, pipeline)
-    assert (found.problems, found.records) == ((), 0)
+    result = audit(spark, pipeline)
+    assert (result.problems, result.records) == ((), 0)
 
 
 def test_the_audit_does_not_disturb_running_plain_consumers(spark: Any, pipeline: Pipeline) -> None:
@@ -116,8 +116,8 @@ def test_the_audit_does_not_disturb_running_plain_consumers(spark: Any, pipeline
         for thread in threads:
             thread.join()
     assert not failed
-    found = audit(spark, pipeline)
-    assert (found.problems, found.half_landed) == ((), ())
+    result = audit(spark, pipeline)
+    assert (result.problems, result.half_landed) == ((), ())
 
 
 def test_a_killed_consumer_is_half_landed_until_it_starts_again(
@@ -127,14 +127,14 @@ def test_a_killed_consumer_is_half_landed_until_it_starts_again(
     land(one, pipeline, 0, partition=1)
     kill_before_table(monkeypatch, lambda: land(two, pipeline, 0, partition=2))
     land(one, pipeline, 1, partition=1)
-    found = audit(spark, pipeline)
-    assert found.problems == ()
-    assert len(found.half_landed) == 2
-    assert found.records == 2 * 2 * PER_BATCH
-    assert "half landed" in found.sentence
+    result = audit(spark, pipeline)
+    assert result.problems == ()
+    assert len(result.half_landed) == 2
+    assert result.records == 2 * 2 * PER_BATCH
+    assert "half landed" in result.sentence
     consumer(pipeline, 2)
-    found = audit(spark, pipeline)
-    assert (found.problems, found.half_landed) == ((), ())
+    result = audit(spark, pipeline)
+    assert (result.problems, result.half_landed) == ((), ())
 
 
 def test_a_killed_reland_is_half_moved_until_the_next_one(
@@ -153,18 +153,18 @@ def test_a_killed_reland_is_half_moved_until_the_next_one(
     with monkeypatch.context() as patched, pytest.raises(Killed):
         patched.setattr(OpenTable, "remove", remove)
         reland(pipeline)
-    found = audit(spark, pipeline)
-    assert found.problems == ()
-    assert found.records == 2 * PER_BATCH
-    (note,) = found.half_landed
+    result = audit(spark, pipeline)
+    assert result.problems == ()
+    assert result.records == 2 * PER_BATCH
+    (note,) = result.half_landed
     assert "p_rejects: 6 rows of micro-batch 0" in note and "half moved" in note
     row_doubled_in_another_table(pipeline)
     assert any("are in both" in problem for problem in audit(spark, pipeline).problems)
     DeltaTable(f"{pipeline.lake}/bs").delete("kafka_topic = 'topic-as'")
     reland(pipeline)
-    found = audit(spark, pipeline)
-    assert (found.problems, found.half_landed) == ((), ())
-    assert found.records == 2 * PER_BATCH
+    result = audit(spark, pipeline)
+    assert (result.problems, result.half_landed) == ((), ())
+    assert result.records == 2 * PER_BATCH
 
 
 def test_a_table_that_was_compacted_and_vacuumed_is_clean(spark: Any, landed: Pipeline) -> None:
@@ -185,8 +185,8 @@ def test_a_table_renamed_in_the_file_is_judged_by_its_old_name(
 
 def test_a_pipeline_may_start_during_the_audit(spark: Any, pipeline: Pipeline) -> None:
     land(life(pipeline), pipeline, 0)
-    found: list[tuple[str, ...]] = []
-    thread = threading.Thread(target=lambda: found.append(audit(spark, pipeline).problems))
+    problems: list[tuple[str, ...]] = []
+    thread = threading.Thread(target=lambda: problems.append(audit(spark, pipeline).problems))
     thread.start()
     starts = 0
     while thread.is_alive():
@@ -194,7 +194,7 @@ def test_a_pipeline_may_start_during_the_audit(spark: Any, pipeline: Pipeline) -
             life(pipeline)
         starts += 1
     thread.join()
-    assert starts and found == [()]
+    assert starts and problems == [()]
 
 
 def test_offsets_that_the_topic_lost_are_counted(spark: Any, pipeline: Pipeline) -> None:
@@ -207,20 +207,20 @@ def test_offsets_that_the_topic_lost_are_counted(spark: Any, pipeline: Pipeline)
         return [replace(first, ranges=(changed,)), *others]
 
     one.land(1, after_a_truncation)
-    found = audit(spark, pipeline)
-    assert (found.problems, found.truncated) == ((), 2)
-    assert "2 landed offsets are no longer in the topic" in found.sentence
+    result = audit(spark, pipeline)
+    assert (result.problems, result.truncated) == ((), 2)
+    assert "2 landed offsets are no longer in the topic" in result.sentence
 
 
 # --- something is wrong -------------------------------------------------------------------------------
 
 
-def _rows(wanted: Pipeline, table: str, count: int = 1) -> pa.Table:
-    return DeltaTable(f"{wanted.lake}/{table}").to_pyarrow_table().slice(0, count)
+def _rows(spec: Pipeline, table: str, count: int = 1) -> pa.Table:
+    return DeltaTable(f"{spec.lake}/{table}").to_pyarrow_table().slice(0, count)
 
 
-def _append(wanted: Pipeline, table: str, rows: pa.Table) -> None:
-    write_deltalake(DeltaTable(f"{wanted.lake}/{table}"), rows, mode="append")
+def _append(spec: Pipeline, table: str, rows: pa.Table) -> None:
+    write_deltalake(DeltaTable(f"{spec.lake}/{table}"), rows, mode="append")
 
 
 def _with(rows: pa.Table, /, **columns: Any) -> pa.Table:
@@ -231,150 +231,150 @@ def _with(rows: pa.Table, /, **columns: Any) -> pa.Table:
     return rows
 
 
-def _commits(wanted: Pipeline, table: str) -> list[Path]:
-    return sorted(Path(wanted.lake, table, "_delta_log").glob("*.json"))
+def _commits(spec: Pipeline, table: str) -> list[Path]:
+    return sorted(Path(spec.lake, table, "_delta_log").glob("*.json"))
 
 
-def row_removed(wanted: Pipeline) -> None:
-    DeltaTable(f"{wanted.lake}/as").delete("kafka_offset = 3")
+def row_removed(spec: Pipeline) -> None:
+    DeltaTable(f"{spec.lake}/as").delete("kafka_offset = 3")
 
 
-def row_doubled(wanted: Pipeline) -> None:
-    _append(wanted, "as", _rows(wanted, "as"))
+def row_doubled(spec: Pipeline) -> None:
+    _append(spec, "as", _rows(spec, "as"))
 
 
-def row_doubled_in_another_table(wanted: Pipeline) -> None:
-    _append(wanted, "bs", _rows(wanted, "as"))
+def row_doubled_in_another_table(spec: Pipeline) -> None:
+    _append(spec, "bs", _rows(spec, "as"))
 
 
-def row_moved_to_another_table(wanted: Pipeline) -> None:
-    row = _rows(wanted, "as")
-    _append(wanted, "bs", row)
+def row_moved_to_another_table(spec: Pipeline) -> None:
+    row = _rows(spec, "as")
+    _append(spec, "bs", row)
     offset = row.column("kafka_offset")[0].as_py()
-    DeltaTable(f"{wanted.lake}/as").delete(f"kafka_offset = {offset}")
+    DeltaTable(f"{spec.lake}/as").delete(f"kafka_offset = {offset}")
 
 
-def offset_altered(wanted: Pipeline) -> None:
-    DeltaTable(f"{wanted.lake}/as").update({"kafka_offset": "1000"}, predicate="kafka_offset = 3")
+def offset_altered(spec: Pipeline) -> None:
+    DeltaTable(f"{spec.lake}/as").update({"kafka_offset": "1000"}, predicate="kafka_offset = 3")
 
 
-def offset_altered_to_one_that_is_there(wanted: Pipeline) -> None:
-    DeltaTable(f"{wanted.lake}/as").update({"kafka_offset": "4"}, predicate="kafka_offset = 3")
+def offset_altered_to_one_that_is_there(spec: Pipeline) -> None:
+    DeltaTable(f"{spec.lake}/as").update({"kafka_offset": "4"}, predicate="kafka_offset = 3")
 
 
-def partition_altered(wanted: Pipeline) -> None:
-    DeltaTable(f"{wanted.lake}/as").update({"kafka_partition": "1"}, predicate="kafka_offset = 3")
+def partition_altered(spec: Pipeline) -> None:
+    DeltaTable(f"{spec.lake}/as").update({"kafka_partition": "1"}, predicate="kafka_offset = 3")
 
 
-def ledger_row_removed(wanted: Pipeline) -> None:
-    DeltaTable(f"{wanted.lake}/p_ledger").delete("topic = 'topic-as' AND batch = 1")
+def ledger_row_removed(spec: Pipeline) -> None:
+    DeltaTable(f"{spec.lake}/p_ledger").delete("topic = 'topic-as' AND batch = 1")
 
 
-def first_ledger_row_removed(wanted: Pipeline) -> None:
-    DeltaTable(f"{wanted.lake}/p_ledger").delete("topic = 'topic-as' AND batch = 0")
+def first_ledger_row_removed(spec: Pipeline) -> None:
+    DeltaTable(f"{spec.lake}/p_ledger").delete("topic = 'topic-as' AND batch = 0")
 
 
-def ledger_row_doubled(wanted: Pipeline) -> None:
-    _append(wanted, "p_ledger", _rows(wanted, "p_ledger"))
+def ledger_row_doubled(spec: Pipeline) -> None:
+    _append(spec, "p_ledger", _rows(spec, "p_ledger"))
 
 
-def ledger_row_overlapping(wanted: Pipeline) -> None:
-    row = _rows(wanted, "p_ledger")
+def ledger_row_overlapping(spec: Pipeline) -> None:
+    row = _rows(spec, "p_ledger")
     end = row.column("end_offset")[0].as_py()
     nothing: dict[str, Any] = {"rows": 0, "ignored": 0, "gaps": 1, "tables": []}
     _append(
-        wanted,
+        spec,
         "p_ledger",
         _with(row, start_offset=end - 1, lost_from=end - 1, end_offset=end, **nothing),
     )
 
 
-def ledger_row_altered(wanted: Pipeline) -> None:
-    DeltaTable(f"{wanted.lake}/p_ledger").update(
+def ledger_row_altered(spec: Pipeline) -> None:
+    DeltaTable(f"{spec.lake}/p_ledger").update(
         {"rows": '"rows" - 1', "gaps": "gaps + 1"}, predicate="topic = 'topic-as' AND batch = 1"
     )
 
 
-def ledger_row_without_a_writer(wanted: Pipeline) -> None:
-    row = _with(_rows(wanted, "p_ledger"), writer=None, topic="new", tables=[])
-    _append(wanted, "p_ledger", row)
+def ledger_row_without_a_writer(spec: Pipeline) -> None:
+    row = _with(_rows(spec, "p_ledger"), writer=None, topic="new", tables=[])
+    _append(spec, "p_ledger", row)
 
 
-def last_commit_replaced(wanted: Pipeline) -> None:
-    _commits(wanted, "as")[-1].write_text('{"commitInfo":{"operation":"OPTIMIZE"}}\n')
+def last_commit_replaced(spec: Pipeline) -> None:
+    _commits(spec, "as")[-1].write_text('{"commitInfo":{"operation":"OPTIMIZE"}}\n')
 
 
-def commit_replaced(wanted: Pipeline) -> None:
-    _commits(wanted, "as")[2].write_text('{"commitInfo":{"operation":"OPTIMIZE"}}\n')
+def commit_replaced(spec: Pipeline) -> None:
+    _commits(spec, "as")[2].write_text('{"commitInfo":{"operation":"OPTIMIZE"}}\n')
 
 
-def ledger_commit_replaced(wanted: Pipeline) -> None:
-    _commits(wanted, "p_ledger")[-1].write_text('{"commitInfo":{"operation":"OPTIMIZE"}}\n')
+def ledger_commit_replaced(spec: Pipeline) -> None:
+    _commits(spec, "p_ledger")[-1].write_text('{"commitInfo":{"operation":"OPTIMIZE"}}\n')
 
 
-def older_version_restored(wanted: Pipeline) -> None:
-    DeltaTable(f"{wanted.lake}/as").restore(BATCHES - 1)
+def older_version_restored(spec: Pipeline) -> None:
+    DeltaTable(f"{spec.lake}/as").restore(BATCHES - 1)
 
 
-def all_set_back(wanted: Pipeline) -> None:
+def all_set_back(spec: Pipeline) -> None:
     for name in ("as", "bs", "p_ledger"):
-        DeltaTable(f"{wanted.lake}/{name}").restore(BATCHES - 1)
+        DeltaTable(f"{spec.lake}/{name}").restore(BATCHES - 1)
 
 
-def last_ledger_row_removed(wanted: Pipeline) -> None:
+def last_ledger_row_removed(spec: Pipeline) -> None:
     """And its rows, so that nothing else tells of them."""
     last = BATCHES - 1
-    DeltaTable(f"{wanted.lake}/p_ledger").delete(f"topic = 'topic-as' AND batch = {last}")
-    DeltaTable(f"{wanted.lake}/as").delete(f"kafka_offset >= {last * PER_BATCH}")
+    DeltaTable(f"{spec.lake}/p_ledger").delete(f"topic = 'topic-as' AND batch = {last}")
+    DeltaTable(f"{spec.lake}/as").delete(f"kafka_offset >= {last * PER_BATCH}")
 
 
-def partition_removed(wanted: Pipeline) -> None:
-    DeltaTable(f"{wanted.lake}/p_ledger").delete("topic = 'topic-as'")
-    DeltaTable(f"{wanted.lake}/as").delete()
+def partition_removed(spec: Pipeline) -> None:
+    DeltaTable(f"{spec.lake}/p_ledger").delete("topic = 'topic-as'")
+    DeltaTable(f"{spec.lake}/as").delete()
 
 
-def older_copy_restored(wanted: Pipeline) -> None:
-    for commit in _commits(wanted, "as")[-2:]:
+def older_copy_restored(spec: Pipeline) -> None:
+    for commit in _commits(spec, "as")[-2:]:
         commit.unlink()
 
 
-def file_missing(wanted: Pipeline) -> None:
-    next(Path(wanted.lake, "as").glob("*.parquet")).unlink()
+def file_missing(spec: Pipeline) -> None:
+    next(Path(spec.lake, "as").glob("*.parquet")).unlink()
 
 
-def file_cut_short(wanted: Pipeline) -> None:
-    file = next(Path(wanted.lake, "as").glob("*.parquet"))
+def file_cut_short(spec: Pipeline) -> None:
+    file = next(Path(spec.lake, "as").glob("*.parquet"))
     file.write_bytes(file.read_bytes()[:-10])
 
 
-def file_garbled(wanted: Pipeline) -> None:
-    file = next(Path(wanted.lake, "as").glob("*.parquet"))
+def file_garbled(spec: Pipeline) -> None:
+    file = next(Path(spec.lake, "as").glob("*.parquet"))
     file.write_bytes(b"\xa5" * file.stat().st_size)
 
 
-def file_of_the_ledger_missing(wanted: Pipeline) -> None:
-    next(Path(wanted.lake, "p_ledger").glob("*.parquet")).unlink()
+def file_of_the_ledger_missing(spec: Pipeline) -> None:
+    next(Path(spec.lake, "p_ledger").glob("*.parquet")).unlink()
 
 
-def foreign_rows(wanted: Pipeline) -> None:
-    _append(wanted, "as", _with(_rows(wanted, "as"), kafka_topic="foreign"))
+def foreign_rows(spec: Pipeline) -> None:
+    _append(spec, "as", _with(_rows(spec, "as"), kafka_topic="foreign"))
 
 
-def rows_from_nowhere(wanted: Pipeline) -> None:
+def rows_from_nowhere(spec: Pipeline) -> None:
     nowhere: dict[str, Any] = {"kafka_topic": None, "kafka_partition": None, "kafka_offset": None}
-    _append(wanted, "as", _with(_rows(wanted, "as", 2), **nowhere))
+    _append(spec, "as", _with(_rows(spec, "as", 2), **nowhere))
 
 
-def table_gone(wanted: Pipeline) -> None:
-    shutil.rmtree(Path(wanted.lake, "as"))
+def table_gone(spec: Pipeline) -> None:
+    shutil.rmtree(Path(spec.lake, "as"))
 
 
-def log_unreadable(wanted: Pipeline) -> None:
-    _commits(wanted, "as")[-1].write_text("nonsense")
+def log_unreadable(spec: Pipeline) -> None:
+    _commits(spec, "as")[-1].write_text("nonsense")
 
 
-def ledgers_log_unreadable(wanted: Pipeline) -> None:
-    _commits(wanted, "p_ledger")[-1].write_text("nonsense")
+def ledgers_log_unreadable(spec: Pipeline) -> None:
+    _commits(spec, "p_ledger")[-1].write_text("nonsense")
 
 
 BREAKS = [
@@ -412,15 +412,15 @@ BREAKS = [
 
 
 @pytest.mark.parametrize(
-    ("breaks", "told"), BREAKS, ids=[breaks.__name__.replace("_", " ") for breaks, _ in BREAKS]
+    ("breaks", "phrase"), BREAKS, ids=[breaks.__name__.replace("_", " ") for breaks, _ in BREAKS]
 )
 def test_the_audit_finds(
-    spark: Any, landed: Pipeline, breaks: Callable[[Pipeline], None], told: str
+    spark: Any, landed: Pipeline, breaks: Callable[[Pipeline], None], phrase: str
 ) -> None:
     breaks(landed)
-    found = audit(spark, landed)
-    assert not found.is_clean
-    assert any(told in problem for problem in found.problems), found.problems
+    result = audit(spark, landed)
+    assert not result.is_clean
+    assert any(phrase in problem for problem in result.problems), result.problems
 
 
 def test_the_command_exits_with_10_if_it_is_not_clean(
@@ -431,6 +431,6 @@ def test_the_command_exits_with_10_if_it_is_not_clean(
     row_removed(landed)
     done = CliRunner().invoke(command, ["audit", str(file), "--json"])  # in the tests' Spark
     assert done.exit_code == 10, done.output
-    told = json.loads(done.stdout)
-    assert told["is_clean"] is False
-    assert told["outcome"] == "NOT clean: 1 problem in the tables of p."
+    report = json.loads(done.stdout)
+    assert report["is_clean"] is False
+    assert report["outcome"] == "NOT clean: 1 problem in the tables of p."

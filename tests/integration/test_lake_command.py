@@ -42,7 +42,7 @@ def file(lake_cluster: Cluster, tmp_path: Path, topic: str) -> Path:
     """A pipeline whose lanes read the secrets of its clients where they run."""
     properties = tmp_path / "client.properties"
     properties.write_text(f"sasl.username=me\nsasl.password={SECRET}\n")  # the brokers ask for none
-    wanted = lakes.pipeline(
+    spec = lakes.pipeline(
         lake_cluster,
         tmp_path / "lake",
         topic,
@@ -52,7 +52,7 @@ def file(lake_cluster: Cluster, tmp_path: Path, topic: str) -> Path:
         lane_secrets="from-file",
     )
     path = tmp_path / "pipeline.yaml"
-    path.write_text(specs.dump_yaml(wanted))
+    path.write_text(specs.dump_yaml(spec))
     return path
 
 
@@ -74,12 +74,12 @@ class Command:
 
     def workers(self) -> list[psutil.Process]:
         """The processes that lanes run in: children of Spark's daemon."""
-        found = []
+        processes = []
         for process in psutil.Process(self.process.pid).children(recursive=True):
             parent = process.parent()
             if parent and "penstock.lake.daemon" in " ".join(parent.cmdline()):
-                found.append(process)
-        return found
+                processes.append(process)
+        return processes
 
 
 @pytest.fixture
@@ -100,23 +100,23 @@ def run(file: Path) -> Iterator[Callable[..., Command]]:
 def test_a_kill_at_any_point_leaves_no_gap_or_duplicate(
     spark: Any, lake_cluster: Cluster, file: Path, topic: str, run: Callable[..., Command]
 ) -> None:
-    wanted = specs.load(file, Pipeline)
+    spec = specs.load(file, Pipeline)
     lakes.send(lake_cluster, topic, (bytes(1000) for _ in range(20_000)))
     first = run()
-    _until_landed(wanted, first, 1000)
+    _until_landed(spec, first, 1000)
     # A worker in the middle of its lane: Spark gives the lane to another.
     workers = first.workers()
     assert workers
     workers[0].kill()
-    _until_landed(wanted, first, 5000)
+    _until_landed(spec, first, 5000)
     first.end(signal.SIGKILL)
-    assert lakes.rows(wanted) < 20_000, "it was killed too late to show anything"
+    assert lakes.rows(spec) < 20_000, "it was killed too late to show anything"
     second = run()
-    _until_landed(wanted, second, 20_000)
+    _until_landed(spec, second, 20_000)
     code, out, err = second.end(signal.SIGTERM)
     assert code == 0, err
     assert "rows landed" in out
-    assert lakes.in_tables(wanted) == lakes.in_topic(lake_cluster, topic, PARTITIONS)
+    assert lakes.in_tables(spec) == lakes.in_topic(lake_cluster, topic, PARTITIONS)
     done = CliRunner().invoke(pipeline, ["audit", str(file), "--json"])  # in the tests' Spark
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["is_clean"] is True
@@ -126,8 +126,8 @@ def test_on_a_standalone_cluster_an_executor_is_killed_nothing_is_lost_and_no_se
     lake_cluster: Cluster, tmp_path: Path, file: Path, topic: str, run: Callable[..., Command]
 ) -> None:
     # Its secrets travel from the driver to the executors, which are on this machine.
-    wanted = replace(specs.load(file, Pipeline), lane_secrets="encrypted")
-    file.write_text(specs.dump_yaml(wanted))
+    spec = replace(specs.load(file, Pipeline), lane_secrets="encrypted")
+    file.write_text(specs.dump_yaml(spec))
     events = tmp_path / "events"
     events.mkdir()
     logged = {"enabled": "true", "dir": events.as_uri(), "compress": "false"}
@@ -135,15 +135,15 @@ def test_on_a_standalone_cluster_an_executor_is_killed_nothing_is_lost_and_no_se
     with SparkCluster(workers=2) as standalone:
         lakes.send(lake_cluster, topic, (bytes(1000) for _ in range(10_000)))
         command = run("--master", standalone.master, *conf)
-        _until_landed(wanted, command, 1000)
+        _until_landed(spec, command, 1000)
         executors = _executors()
         assert len(executors) == 2
         assert _showing_the_secret() == []
         executors[0].kill()
-        _until_landed(wanted, command, 10_000)
+        _until_landed(spec, command, 10_000)
         code, _, err = command.end(signal.SIGTERM)
         assert code == 0, err
-    assert lakes.in_tables(wanted) == lakes.in_topic(lake_cluster, topic, PARTITIONS)
+    assert lakes.in_tables(spec) == lakes.in_topic(lake_cluster, topic, PARTITIONS)
     assert not _executors()
     written = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert any(events in path.parents and path.stat().st_size > 1000 for path in written)
@@ -154,27 +154,27 @@ def test_on_a_standalone_cluster_an_executor_is_killed_nothing_is_lost_and_no_se
 
 def _showing_the_secret() -> list[str]:
     """Processes that have it on their command line or in their environment."""
-    found = []
+    names = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
-            shown = [*process.cmdline(), *process.environ().values()]
-            if any(SECRET in text for text in shown):
-                found.append(process.name())
-    return found
+            texts = [*process.cmdline(), *process.environ().values()]
+            if any(SECRET in text for text in texts):
+                names.append(process.name())
+    return names
 
 
 def _executors() -> list[psutil.Process]:
-    found = []
+    executors = []
     for process in psutil.process_iter(["cmdline"]):
         if "CoarseGrainedExecutorBackend" in " ".join(process.info["cmdline"] or []):
-            found.append(process)
-    return found
+            executors.append(process)
+    return executors
 
 
-def _until_landed(wanted: Pipeline, command: Command, rows: int, timeout_s: float = 90) -> None:
+def _until_landed(spec: Pipeline, command: Command, rows: int, timeout_s: float = 90) -> None:
     def landed() -> bool:
         if command.process.poll() is not None:
             pytest.fail(f"it ended: {command.process.communicate()}")
-        return lakes.rows(wanted, "events") >= rows
+        return lakes.rows(spec, "events") >= rows
 
     wait_until(landed, timeout_s=timeout_s, what=f"{rows} rows to be landed")

@@ -79,8 +79,8 @@ def test_no_record_stops_or_spoils_a_pipeline(
         decoder=JsonDecoder(columns=COLUMNS),
         table_by=TableBy(column="kind", tables={"a": "as"}),
     )
-    wanted = lakes.pipeline(lake_cluster, tmp_path, topic, streams=(stream,))
-    landed = lakes.land(spark, wanted)
+    pipeline = lakes.pipeline(lake_cluster, tmp_path, topic, streams=(stream,))
+    landed = lakes.land(spark, pipeline)
     expected = {
         "not-utf8": 1,
         "not-json": 2,
@@ -97,8 +97,8 @@ def test_no_record_stops_or_spoils_a_pipeline(
     rows = spark.read.format("delta").load(f"{tmp_path}/as")
     assert sorted(row.n for row in rows.select("n").collect()) == [*range(300), 301]
     assert len(DeltaTable(f"{tmp_path}/as").to_pandas()) == 301
-    assert lakes.in_tables(wanted) == lakes.in_topic(lake_cluster, topic, PARTITIONS)
-    assert audit(spark, wanted).problems == ()
+    assert lakes.in_tables(pipeline) == lakes.in_topic(lake_cluster, topic, PARTITIONS)
+    assert audit(spark, pipeline).problems == ()
 
 
 def test_a_function_that_loops_exits_or_eats_memory_costs_its_record_only(
@@ -118,7 +118,7 @@ def test_a_function_that_loops_exits_or_eats_memory_costs_its_record_only(
         decoder=FunctionDecoder(function="builtins:eval", columns=COLUMNS),
         table="events",
     )
-    wanted = lakes.pipeline(
+    pipeline = lakes.pipeline(
         lake_cluster,
         tmp_path,
         topic,
@@ -126,11 +126,11 @@ def test_a_function_that_loops_exits_or_eats_memory_costs_its_record_only(
         record_seconds=1.0,
         record_memory_mb=128,
     )
-    lakes.land(spark, wanted, timeout_s=120)
+    lakes.land(spark, pipeline, timeout_s=120)
     assert rejects(tmp_path) == Counter(bad.values())
-    found = DeltaTable(f"{tmp_path}/events").to_pyarrow_table()
-    assert sorted(found.column("n").to_pylist()) == [*range(200)]
-    result = audit(spark, wanted)
+    table = DeltaTable(f"{tmp_path}/events").to_pyarrow_table()
+    assert sorted(table.column("n").to_pylist()) == [*range(200)]
+    result = audit(spark, pipeline)
     assert (result.problems, result.topics[0].ignored) == ((), 1)
 
 
@@ -139,11 +139,11 @@ def test_above_the_second_share_the_command_stops_with_the_kinds(
 ) -> None:
     lakes.send(lake_cluster, topic, [b'{"n": 1}'] * 60 + [b"no JSON"] * 40)
     stream = Stream(topics=(topic,), decoder=JsonDecoder(columns=COLUMNS), table="events")
-    wanted = lakes.pipeline(
+    pipeline = lakes.pipeline(
         lake_cluster, tmp_path / "lake", topic, streams=(stream,), rejects_stop_share=0.3
     )
     file = tmp_path / "pipeline.yaml"
-    file.write_text(specs.dump_yaml(wanted))
+    file.write_text(specs.dump_yaml(pipeline))
     done = subprocess.run(
         [sys.executable, "-m", "penstock.cli.main", "pipeline", "run", str(file), "--json"],
         capture_output=True,
@@ -151,11 +151,11 @@ def test_above_the_second_share_the_command_stops_with_the_kinds(
         timeout=120,
     )
     assert done.returncode == 6, done.stderr
-    said = json.loads(done.stdout)
-    assert said["rejects"] == {"not-json": 40} and "rejects_stop_share" in said["stopped_by"]
+    report = json.loads(done.stdout)
+    assert report["rejects"] == {"not-json": 40} and "rejects_stop_share" in report["stopped_by"]
     assert "40 not-json" in done.stderr and "test_rejects" in done.stderr
-    assert lakes.in_tables(wanted).total() == 100, "what was landed stays landed"
-    assert audit(spark, wanted).problems == ()
+    assert lakes.in_tables(pipeline).total() == 100, "what was landed stays landed"
+    assert audit(spark, pipeline).problems == ()
 
 
 def test_no_decoder_process_is_left(
@@ -168,9 +168,9 @@ def test_no_decoder_process_is_left(
         decoder=FunctionDecoder(function="builtins:eval", columns=COLUMNS),
         table="events",
     )
-    wanted = lakes.pipeline(lake_cluster, tmp_path / "lake", topic, streams=(stream,))
+    pipeline = lakes.pipeline(lake_cluster, tmp_path / "lake", topic, streams=(stream,))
     file = tmp_path / "pipeline.yaml"
-    file.write_text(specs.dump_yaml(wanted))
+    file.write_text(specs.dump_yaml(pipeline))
     before = decoders()
     done = subprocess.run(
         [sys.executable, "-m", "penstock.cli.main", "pipeline", "run", str(file), "--once"],
@@ -179,13 +179,13 @@ def test_no_decoder_process_is_left(
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    assert lakes.in_tables(wanted).total() == 10
+    assert lakes.in_tables(pipeline).total() == 10
     wait_until(lambda: decoders() <= before, timeout_s=30, what="the decoder processes to end")
 
 
 def decoders() -> set[int]:
-    found = set()
+    pids = set()
     for process in psutil.process_iter(["cmdline"]):
         if "penstock.lake.isolated" in (process.info["cmdline"] or ()):
-            found.add(process.pid)
-    return found
+            pids.add(process.pid)
+    return pids

@@ -69,9 +69,9 @@ def await_end(cluster: Cluster, topic: str, end: int) -> None:
     wait_until(is_there, timeout_s=20, what=f"{topic} to end at {end}")
 
 
-def reached(wanted: Pipeline, partition: Partition) -> Position:
+def reached(pipeline: Pipeline, partition: Partition) -> Position:
     """By the newest report that has it."""
-    checkpoint = Checkpoint(Path(wanted.checkpoint_path))
+    checkpoint = Checkpoint(Path(pipeline.checkpoint_path))
     for batch in range(checkpoint.newest_report, -1, -1):
         report = checkpoint.report(batch)
         if report is not None and partition in report.reached:
@@ -79,18 +79,18 @@ def reached(wanted: Pipeline, partition: Partition) -> Position:
     raise AssertionError(f"no report has {partition}")
 
 
-def take_up(wanted: Pipeline, partition: Partition, at: Position, end: int) -> Gathered:
+def take_up(pipeline: Pipeline, partition: Partition, at: Position, end: int) -> Gathered:
     """By a consumer that has never seen the partition."""
-    fresh = LaneConsumer(lakes.config(wanted), 10**6, 1)
-    found = Range(at.offset, end, at.offset, at.leader_epoch, at.epoch_end)
+    fresh = LaneConsumer(lakes.config(pipeline), 10**6, 1)
+    offsets = Range(at.offset, end, at.offset, at.leader_epoch, at.epoch_end)
     try:
-        return fresh.gather({partition: found}, 10**6, until_s=time.monotonic() + 20)
+        return fresh.gather({partition: offsets}, 10**6, until_s=time.monotonic() + 20)
     finally:
         fresh.close()
 
 
-def ledger(wanted: Pipeline) -> list[dict[str, Any]]:
-    table = DeltaTable(f"{wanted.lake}/{wanted.ledger_table}").to_pyarrow_table()
+def ledger(pipeline: Pipeline) -> list[dict[str, Any]]:
+    table = DeltaTable(f"{pipeline.lake}/{pipeline.ledger_table}").to_pyarrow_table()
     return sorted(table.to_pylist(), key=lambda row: row["start_offset"])
 
 
@@ -103,9 +103,9 @@ def test_landed_records_that_an_unclean_election_lost_stop_it_or_are_recorded(
     topic = unique("cut")
     partition = Partition(topic, 0)
     careless.create_topic(TopicSpec(name=topic, partitions=1, replication=2))
-    wanted = lakes.pipeline(careless, tmp_path, topic, lanes=1)
+    pipeline = lakes.pipeline(careless, tmp_path, topic, lanes=1)
     assert produce(careless, topic, 20, acks="all") == []
-    lakes.land(spark, wanted)
+    lakes.land(spark, pipeline)
 
     # Only the leader has the next ten, and it dies.
     leader = careless.admin.leader(topic, 0)
@@ -117,8 +117,8 @@ def test_landed_records_that_an_unclean_election_lost_stop_it_or_are_recorded(
         what="the follower to be out of sync",
     )
     assert produce(careless, topic, 10, acks="1") == []
-    lakes.land(spark, wanted)
-    position = reached(wanted, partition)
+    lakes.land(spark, pipeline)
+    position = reached(pipeline, partition)
     assert position.offset == 30 and position.leader_epoch is not None
     kill(careless, leader)
     careless.start_broker(follower)
@@ -127,27 +127,27 @@ def test_landed_records_that_an_unclean_election_lost_stop_it_or_are_recorded(
     # The log ends before the position.
     lost = rf"{topic}-0: \[20, 30\) was landed and is no longer in the topic"
     with pytest.raises(PenstockError, match=lost):
-        lakes.land(spark, wanted)
+        lakes.land(spark, pipeline)
     # It has grown past the position: only the leader epoch shows it.
     assert produce(careless, topic, 25, acks="1") == []
     careless.start_broker(leader)
     await_end(careless, topic, 45)
-    assert take_up(wanted, partition, position, 45).diverged == {partition: 20}
+    assert take_up(pipeline, partition, position, 45).diverged == {partition: 20}
     with pytest.raises(PenstockError, match=lost):
-        lakes.land(spark, wanted)
-    assert lakes.in_tables(wanted).total() == 30
+        lakes.land(spark, pipeline)
+    assert lakes.in_tables(pipeline).total() == 30
 
-    lakes.land(spark, replace(wanted, lost_offsets="continue"))
-    assert lakes.in_tables(wanted) == Counter({(topic, 0, n): 1 for n in range(45)})
-    recorded = [row for row in ledger(wanted) if row["truncated_from"] is not None]
+    lakes.land(spark, replace(pipeline, lost_offsets="continue"))
+    assert lakes.in_tables(pipeline) == Counter({(topic, 0, n): 1 for n in range(45)})
+    recorded = [row for row in ledger(pipeline) if row["truncated_from"] is not None]
     assert [(row["truncated_from"], row["start_offset"]) for row in recorded] == [(20, 30)]
-    assert audit(spark, wanted).problems == ()
+    assert audit(spark, pipeline).problems == ()
 
     # And that is all: it reads on, and is not told of it again.
     assert produce(careless, topic, 5, acks="all") == []
-    lakes.land(spark, wanted)
-    assert lakes.in_tables(wanted).total() == 50
-    after = reached(wanted, partition)
+    lakes.land(spark, pipeline)
+    assert lakes.in_tables(pipeline).total() == 50
+    after = reached(pipeline, partition)
     assert after.leader_epoch is not None and after.leader_epoch > position.leader_epoch
 
 
@@ -158,7 +158,7 @@ def test_a_clean_leader_change_is_not_a_truncation(
     topic = unique("handed-over")
     partition = Partition(topic, 0)
     lake_cluster.create_topic(TopicSpec(name=topic, partitions=1, replication=3))
-    wanted = lakes.pipeline(lake_cluster, tmp_path, topic, lanes=1)
+    pipeline = lakes.pipeline(lake_cluster, tmp_path, topic, lanes=1)
     producer = Producer({**lake_cluster.client_config, "transactional.id": topic})
     producer.init_transactions(30)
     producer.begin_transaction()
@@ -169,21 +169,21 @@ def test_a_clean_leader_change_is_not_a_truncation(
     Restart(broker=before).strike(lake_cluster)
     assert lake_cluster.admin.leader(topic, 0) != before, "the fault did not take"
     producer.commit_transaction(30)
-    lakes.land(spark, wanted)
-    position = reached(wanted, partition)
+    lakes.land(spark, pipeline)
+    position = reached(pipeline, partition)
     assert (position.offset, position.epoch_end) == (6, 5)
 
     lakes.send(lake_cluster, topic, [b"after"])
-    found = take_up(wanted, partition, position, 7)
-    assert (found.diverged, found.records.offsets) == ({}, [6])
-    assert found.ends[partition].leader_epoch != position.leader_epoch
+    gathered = take_up(pipeline, partition, position, 7)
+    assert (gathered.diverged, gathered.records.offsets) == ({}, [6])
+    assert gathered.ends[partition].leader_epoch != position.leader_epoch
     # What it would be if the epoch were taken for that of the marker.
-    naive = take_up(wanted, partition, position._replace(epoch_end=None), 7)
+    naive = take_up(pipeline, partition, position._replace(epoch_end=None), 7)
     assert naive.diverged == {partition: 5}
 
-    lakes.land(spark, wanted)
-    assert lakes.in_tables(wanted) == lakes.in_topic(lake_cluster, topic, 1)
-    assert [row["truncated_from"] for row in ledger(wanted)] == [None, None]
+    lakes.land(spark, pipeline)
+    assert lakes.in_tables(pipeline) == lakes.in_topic(lake_cluster, topic, 1)
+    assert [row["truncated_from"] for row in ledger(pipeline)] == [None, None]
 
 
 # --- topics that changed while it was down ---------------------------------------------------------
@@ -195,12 +195,12 @@ def test_an_order_that_was_not_carried_out_is_not_repeated_on_another_topic_of_t
     topic = unique("again")
     spec = TopicSpec(name=topic, partitions=1, replication=1)
     lake_cluster.create_topic(spec)
-    wanted = lakes.pipeline(lake_cluster, tmp_path, topic, lanes=1)
+    pipeline = lakes.pipeline(lake_cluster, tmp_path, topic, lanes=1)
     assert produce(lake_cluster, topic, 10, acks="all") == []
-    lakes.land(spark, wanted)
+    lakes.land(spark, pipeline)
 
     # The order is in the checkpoint; its lane cannot write.
-    running = lakes.start(spark, wanted)
+    running = lakes.start(spark, pipeline)
     table, aside = tmp_path / "events", tmp_path / "aside"
     table.rename(aside)
     table.touch()
@@ -213,7 +213,7 @@ def test_an_order_that_was_not_carried_out_is_not_repeated_on_another_topic_of_t
             running.stop()
         table.unlink()
         aside.rename(table)
-    checkpoint = Checkpoint(Path(wanted.checkpoint_path))
+    checkpoint = Checkpoint(Path(pipeline.checkpoint_path))
     assert checkpoint.newest_order > checkpoint.newest_report, "there is nothing to repeat"
 
     lake_cluster.admin.delete_topic(topic)
@@ -221,8 +221,8 @@ def test_an_order_that_was_not_carried_out_is_not_repeated_on_another_topic_of_t
     lake_cluster.create_topic(spec)
     assert produce(lake_cluster, topic, 100, acks="all") == []
     with pytest.raises(PenstockError, match=f"the topic {topic} was deleted and created again"):
-        lakes.land(spark, wanted)
-    assert lakes.in_tables(wanted).total() == 10
+        lakes.land(spark, pipeline)
+    assert lakes.in_tables(pipeline).total() == 10
 
 
 # --- stalls ------------------------------------------------------------------------------------------
@@ -233,35 +233,39 @@ def test_a_leaderless_partition_is_reported_and_others_continue(
 ) -> None:
     topic = unique("orphaned")
     lake_cluster.create_topic(TopicSpec(name=topic, partitions=3, replication=1))
-    wanted = lakes.pipeline(lake_cluster, tmp_path, topic)
+    pipeline = lakes.pipeline(lake_cluster, tmp_path, topic)
     leaders = lake_cluster.admin.leaders(topic)
     dead = leaders[0]
     others = [p for p, leader in leaders.items() if leader != dead]
     assert others, "all partitions are on one broker"
     for number in range(3):
         lakes.send(lake_cluster, topic, [b"before"] * 5, partition=number)
-    running = lakes.start(spark, wanted)
+    running = lakes.start(spark, pipeline)
     try:
-        wait_until(lambda: lakes.in_tables(wanted).total() == 15, timeout_s=60, what="a start")
+        wait_until(lambda: lakes.in_tables(pipeline).total() == 15, timeout_s=60, what="a start")
         kill(lake_cluster, dead)
         try:
             # Before that, elections may keep all partitions waiting for a while.
             wait_until(
                 lambda: (
-                    (told := running.blocker) is not None
-                    and f"{topic}-0 cannot be read since" in told.message
+                    (blocker := running.blocker) is not None
+                    and f"{topic}-0 cannot be read since" in blocker.message
                 ),
                 timeout_s=60,
                 what="the stall to be told",
                 explain=lambda: str(running.blocker),
             )
-            told = running.blocker
-            assert told is not None and not told.is_final and told.stalled_partitions > 0
+            last_blocker = running.blocker
+            assert (
+                last_blocker is not None
+                and not last_blocker.is_final
+                and last_blocker.stalled_partitions > 0
+            )
             for number in others:
                 lakes.send(lake_cluster, topic, [b"meanwhile"] * 5, partition=number)
             enough = 15 + 5 * len(others)
             wait_until(
-                lambda: lakes.in_tables(wanted).total() == enough,
+                lambda: lakes.in_tables(pipeline).total() == enough,
                 timeout_s=30,
                 what="the others to go on",
             )
@@ -270,8 +274,10 @@ def test_a_leaderless_partition_is_reported_and_others_continue(
         wait_until(lambda: running.blocker is None, timeout_s=30, what="the stall to end")
         lakes.send(lake_cluster, topic, [b"after"] * 5, partition=0)
         wait_until(
-            lambda: lakes.in_tables(wanted).total() == enough + 5, timeout_s=30, what="it to go on"
+            lambda: lakes.in_tables(pipeline).total() == enough + 5,
+            timeout_s=30,
+            what="it to go on",
         )
     finally:
         running.stop()
-    assert audit(spark, wanted).problems == ()
+    assert audit(spark, pipeline).problems == ()

@@ -192,8 +192,8 @@ def test_tries_are_counted_when_a_broker_freezes(
 
 
 def test_signals_follow_the_load(cluster: Cluster, topic: str, tmp_path: Path) -> None:
-    said: list[str] = []
-    with Load(cluster, _plan(topic), tmp_path, on_progress=said.append) as load:
+    progress: list[str] = []
+    with Load(cluster, _plan(topic), tmp_path, on_progress=progress.append) as load:
         load.start()
         assert {"producer-1", "consumer-1"} == set(load.clients) == set(cluster.clients)
         wait_until(
@@ -208,7 +208,7 @@ def test_signals_follow_the_load(cluster: Cluster, topic: str, tmp_path: Path) -
         pids = [process.pid for process in load.clients.values()]
     assert _left_running(pids) == []
     assert cluster.clients == {}
-    assert any("acknowledged" in line for line in said)
+    assert any("acknowledged" in line for line in progress)
 
 
 def test_more_consumers_than_partitions(cluster: Cluster, topic: str, tmp_path: Path) -> None:
@@ -246,8 +246,8 @@ def test_a_killed_producer_is_an_error_and_its_journal_is_kept(
         load.wait()
     assert _left_running(pids) == []
     # The others had time to finish their traces; that of the killed one is cut off.
-    found = {(r.trace, r.file.name): r for r in recover(tmp_path)}
-    cut = found["sent", "producer-2.parquet"]
+    recovered = {(r.trace, r.file.name): r for r in recover(tmp_path)}
+    cut = recovered["sent", "producer-2.parquet"]
     assert not cut.is_complete
     assert cut.rows > 100
     sent = _read(tmp_path, "sent")

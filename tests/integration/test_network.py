@@ -343,8 +343,8 @@ def test_what_a_cut_drops_is_counted(network: Network) -> None:
     network.set((Cut(A, B),))
 
     def counts() -> tuple[int, int]:
-        found = network.stats()[A, B]
-        return found.packets, found.dropped
+        stats = network.stats()[A, B]
+        return stats.packets, stats.dropped
 
     packets, dropped = counts()
     for n in (1, 2):
@@ -562,10 +562,10 @@ def test_another_process_attaches(network: Network) -> None:
 
 def test_running_on_a_host(network: Network) -> None:
     here = Path("/proc/thread-self/ns/net").readlink()
-    seen: list[Path] = []
+    namespaces: list[Path] = []
 
     def look() -> None:
-        seen.append(Path("/proc/thread-self/ns/net").readlink())
+        namespaces.append(Path("/proc/thread-self/ns/net").readlink())
 
     with network.inside(A):
         look()
@@ -573,12 +573,12 @@ def test_running_on_a_host(network: Network) -> None:
         thread.start()
     thread.join()
     look()
-    assert seen == [seen[0], seen[0], here]
-    assert seen[0] != here
+    assert namespaces == [namespaces[0], namespaces[0], here]
+    assert namespaces[0] != here
     process = subprocess.Popen(
         network.command(A, ["readlink", "/proc/self/ns/net"]), stdout=subprocess.PIPE, text=True
     )
-    assert process.communicate()[0].strip() == str(seen[0])
+    assert process.communicate()[0].strip() == str(namespaces[0])
     program = "import os; print(os.getpid())"
     process = subprocess.Popen(
         network.command(A, [sys.executable, "-c", program]), stdout=subprocess.PIPE, text=True

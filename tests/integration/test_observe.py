@@ -47,9 +47,9 @@ def test_counters_tell_what_was_sent(cluster: Cluster, unique: Callable[[str], s
 
 
 def _rates(before: BrokerView, after: BrokerView) -> BrokerRates:
-    found = rates(before, after)
-    assert found is not None
-    return found
+    per_second = rates(before, after)
+    assert per_second is not None
+    return per_second
 
 
 def test_acks_all_waits_for_followers_and_acks_1_does_not(

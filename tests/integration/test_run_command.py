@@ -62,13 +62,13 @@ def test_a_campaign_on_an_existing_cluster_is_resumed_and_judged(
     unique: Callable[[str], str],
 ) -> None:
     topic = unique("run")
-    given = scenario(
+    fields = scenario(
         cluster,
         topic,
         matrix={"settings.acks": ["1", "all"]},
         objective={"lost_share": 0, "latency_ms": 0.001, "violation_share": 0},
     )
-    (tmp_path / "scenario.yaml").write_text(specs.dump_yaml(given))
+    (tmp_path / "scenario.yaml").write_text(specs.dump_yaml(fields))
 
     first = penstock("run", "scenario.yaml", "--json")
     campaign = tmp_path / "runs" / "orders"
@@ -81,25 +81,25 @@ def test_a_campaign_on_an_existing_cluster_is_resumed_and_judged(
         )
         assert first.poll() is None, first.communicate()[1]
         first.send_signal(signal.SIGINT)
-        _, said = first.communicate(timeout=60)
+        _, stderr = first.communicate(timeout=60)
     finally:
         first.kill()
-    assert first.returncode == 130, said
-    assert "--resume runs/orders" in said
+    assert first.returncode == 130, stderr
+    assert "--resume runs/orders" in stderr
     assert RunDirectory(one).run().status == "complete"
     assert RunDirectory(two).run().status == "interrupted"
     done_before = RunDirectory(one).run().id
 
     second = penstock("run", "--resume", "runs/orders", "--json")
-    text, said = second.communicate(timeout=300)
-    assert second.returncode == 10, said  # a microsecond is not to be had
-    found = json.loads(text)
+    text, stderr = second.communicate(timeout=300)
+    assert second.returncode == 10, stderr  # a microsecond is not to be had
+    summary = json.loads(text)
     assert RunDirectory(one).run().id == done_before, "a cell that was done was done again"
-    assert [run["cell"] for run in found["runs"]] == [
+    assert [run["cell"] for run in summary["runs"]] == [
         {"settings.acks": "1"},
         {"settings.acks": "all"},
     ]
-    for run in found["runs"]:
+    for run in summary["runs"]:
         counts = run["metrics"]["counts"]
         assert counts["sent"] == counts["delivered"] > 500, counts
         assert not run["verdict"]["is_met"]
@@ -114,6 +114,6 @@ def test_a_campaign_on_an_existing_cluster_is_resumed_and_judged(
     )
 
     compared = penstock("compare", "runs/orders", "--json")
-    text, said = compared.communicate(timeout=120)
-    assert compared.returncode == 0, said
+    text, stderr = compared.communicate(timeout=120)
+    assert compared.returncode == 0, stderr
     assert len(json.loads(text)["comparison"]["sides"]) == 2

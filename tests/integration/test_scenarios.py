@@ -32,7 +32,7 @@ def carry(cluster: Cluster, spark: Any, tmp_path: Path, unique: Callable[[str], 
 
     def run(**more: Any) -> tuple[Run, RunMetrics]:
         topic = unique("scenario")
-        given = {
+        fields = {
             "name": "test",
             "topic": {"name": topic, "partitions": 3, "replication": 3},
             "workload": {
@@ -45,7 +45,7 @@ def carry(cluster: Cluster, spark: Any, tmp_path: Path, unique: Callable[[str], 
             "schedule_lag_ms": 1000,  # other tests' leftovers may be at work beside us
             **more,
         }
-        text = specs.dump_json(given).replace("TOPIC", topic)
+        text = specs.dump_json(fields).replace("TOPIC", topic)
         spec = specs.parse(text, RunSpec, source="test.json")
         # The topic is left for the independent count, which the run would delete.
         created = replace(spec.topic, config={"message.timestamp.type": "LogAppendTime"})
@@ -69,15 +69,15 @@ def counted(cluster: Cluster, topic: str) -> int:
             {**cluster.client_config, "group.id": f"{topic}-count", "enable.auto.commit": False}
         )
     consumer.assign([TopicPartition(topic, p, 0) for p in ends])
-    found: set[tuple[int | None, int | None]] = set()
+    places: set[tuple[int | None, int | None]] = set()
     try:
-        while left := sum(ends.values()) - len(found):
+        while left := sum(ends.values()) - len(places):
             messages = consumer.consume(left, timeout=10)
-            assert messages, f"{len(found)} of {sum(ends.values())} records could be read"
-            found |= {(m.partition(), m.offset()) for m in messages}
+            assert messages, f"{len(places)} of {sum(ends.values())} records could be read"
+            places |= {(m.partition(), m.offset()) for m in messages}
     finally:
         consumer.close()
-    return len(found)
+    return len(places)
 
 
 def test_without_faults_everything_arrives_once(carry: Carry) -> None:
@@ -128,7 +128,7 @@ def test_a_broker_killed_under_load(carry: Carry, acks: str) -> None:
 
 @pytest.mark.root
 def test_packet_loss_with_a_short_timeout(carry: Carry, cluster: Cluster) -> None:
-    given = {
+    link = {
         "src": "producers",
         "dst": "brokers",
         "condition": {
@@ -136,7 +136,7 @@ def test_packet_loss_with_a_short_timeout(carry: Carry, cluster: Cluster) -> Non
             "delay": {"kind": "constant", "ms": 20},
         },
     }
-    network = {"producers": 2, "consumers": 1, "links": [given]}
+    network = {"producers": 2, "consumers": 1, "links": [link]}
     spec = {"brokers": 3, "place": "namespaces", "network": network}
     base = {
         "name": "x",

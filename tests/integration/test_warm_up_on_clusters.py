@@ -33,10 +33,10 @@ def topics(cluster: Cluster) -> set[str]:
 
 
 def test_brokers_are_warmed_up_until_it_is_flat_or_the_time_is_over(cluster: Cluster) -> None:
-    said: list[str] = []
+    progress: list[str] = []
     cpu = BrokerCpu(cluster)
     before_s, _ = cpu.read()
-    done = warm_up.warm_up(cluster, KIND, WarmUpLimits(limit_s=3), said.append)
+    done = warm_up.warm_up(cluster, KIND, WarmUpLimits(limit_s=3), progress.append)
     after_s, compilers_s = cpu.read()
     assert done is not None
     # Ten seconds are the least that the test needs.
@@ -46,7 +46,7 @@ def test_brokers_are_warmed_up_until_it_is_flat_or_the_time_is_over(cluster: Clu
     assert 0 < (done.cpu_ms_per_request or 0) < 1000
     assert 0.5 < after_s - before_s < 20
     assert 0 < compilers_s < after_s
-    assert any("requests/s" in text for text in said)
+    assert any("requests/s" in text for text in progress)
     assert topics(cluster) == set()
 
 
@@ -71,11 +71,11 @@ def test_the_network_is_unspoiled_meanwhile_and_afterwards_as_before(cluster: Cl
     assert cluster.network is not None
     cluster.network.set((Link(src="brokers", dst="brokers", condition=slow),))
     spoiled = cluster.network.conditions
-    seen: list[Any] = []
+    conditions: list[Any] = []
 
     def say(_: str) -> None:
         assert cluster.network is not None
-        seen.append(set(cluster.network.conditions.values()))
+        conditions.append(set(cluster.network.conditions.values()))
 
     try:
         done = warm_up.warm_up(cluster, KIND, WarmUpLimits(limit_s=2), say)
@@ -83,14 +83,14 @@ def test_the_network_is_unspoiled_meanwhile_and_afterwards_as_before(cluster: Cl
         assert slow in spoiled.values()
     finally:
         cluster.network.set((Link(src="brokers", dst="brokers", condition=PERFECT),))
-    assert seen[-1] == {PERFECT}
+    assert conditions[-1] == {PERFECT}
     # With a tenth of a second between the brokers it would be 30 a second at most.
     assert done is not None
     assert done.requests > 80
 
 
 def run_of(cluster: Cluster, directory: Path, topic: str, **more: Any) -> tuple[Run, RunDirectory]:
-    given = {
+    fields = {
         "name": "test",
         "topic": {"name": topic, "partitions": 3, "replication": 3},
         "workload": {"arrivals": {"kind": "poisson", "rate_per_s": 300}, "duration_s": 5},
@@ -99,7 +99,7 @@ def run_of(cluster: Cluster, directory: Path, topic: str, **more: Any) -> tuple[
     }
     directory.mkdir()
     run_directory = RunDirectory(directory)
-    run = execute(specs.parse(given, RunSpec), cluster, run_directory)
+    run = execute(specs.parse(fields, RunSpec), cluster, run_directory)
     assert run.status == "complete", run.reason
     return run, run_directory
 
@@ -125,10 +125,10 @@ def test_a_run_is_measured_for_its_time_however_long_it_took_to_get_warm(
     assert metrics.counts.warm_up + metrics.counts.sent == metrics.counts.records
     # Brokers were asked before and after the measured time, and not in it.
     looks = json.loads((directory.path / "brokers.json").read_text())
-    asked = [look["at_ns"] for look in looks if look.get("own")]
-    assert min(asked) < run.measured_from_ns
-    assert max(asked) > run.measured_to_ns
-    assert not [at for at in asked if run.measured_from_ns < at < run.measured_to_ns]
+    own_looks_ns = [look["at_ns"] for look in looks if look.get("own")]
+    assert min(own_looks_ns) < run.measured_from_ns
+    assert max(own_looks_ns) > run.measured_to_ns
+    assert not [at for at in own_looks_ns if run.measured_from_ns < at < run.measured_to_ns]
     assert run.observer is not None
     assert run.observer.looks >= 2
     assert run.observer.share < 0.01

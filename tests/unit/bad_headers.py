@@ -27,11 +27,11 @@ class _Name(str):
 def messages(headers: Sequence[bool]) -> list[Message]:
     """As many as there are items: whether the name of its header is good."""
     broker = Producer({"test.mock.num.brokers": 1, "log_level": 3})
-    found = next(iter(broker.list_topics(timeout=30).brokers.values()))
-    address = found.host, found.port
+    metadata = next(iter(broker.list_topics(timeout=30).brokers.values()))
+    address = metadata.host, metadata.port
     consumer = Consumer(
         {
-            "bootstrap.servers": f"{found.host}:{found.port}",
+            "bootstrap.servers": f"{metadata.host}:{metadata.port}",
             "group.id": "g",
             "allow.auto.create.topics": True,
         }

@@ -175,7 +175,7 @@ class FragileRows:
         self._texts[number] = rejection
 
     def row(self, value: bytes) -> dict[str, Any]:
-        found = self._texts[int(value)]
-        if isinstance(found, Rejection):
-            raise Rejected(found.kind, found.detail)
-        return {"id": len(found)}
+        entry = self._texts[int(value)]
+        if isinstance(entry, Rejection):
+            raise Rejected(entry.kind, entry.detail)
+        return {"id": len(entry)}

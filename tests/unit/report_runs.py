@@ -141,7 +141,7 @@ def run(
     }
     if settings is not None:
         of_experiment["settings"] = settings
-    made = Run(
+    base = Run(
         id="orders-1a2b3c",
         cell=cell or {},
         repeat=repeat,
@@ -166,7 +166,7 @@ def run(
         ),
         consumers=(ConsumerReport(consumer=1, received=1000, cpu_s=0.7),),
     )
-    return replace(made, **changed)
+    return replace(base, **changed)
 
 
 def shown(

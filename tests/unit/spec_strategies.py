@@ -101,20 +101,20 @@ def of_field(cls: type[Value], name: str) -> st.SearchStrategy[Any]:
     for (owner, field), strategy in SPECIAL.items():
         if issubclass(cls, owner) and field == name:
             return strategy
-    wanted, notes = field_types(cls)[name]
+    value_type, notes = field_types(cls)[name]
     bounds = [note for note in notes if isinstance(note, Bound)]
-    return of_type(wanted, bounds[0] if bounds else None)
+    return of_type(value_type, bounds[0] if bounds else None)
 
 
-def of_type(wanted: Any, bound: Bound | None = None) -> st.SearchStrategy[Any]:
-    if bound is not None and wanted in (int, float):
-        return number(wanted, bound)
-    if wanted in SCALARS:
-        return SCALARS[wanted]
-    if wanted is Any:
+def of_type(value_type: Any, bound: Bound | None = None) -> st.SearchStrategy[Any]:
+    if bound is not None and value_type in (int, float):
+        return number(value_type, bound)
+    if value_type in SCALARS:
+        return SCALARS[value_type]
+    if value_type is Any:
         return st.one_of(*SCALARS.values())
-    arguments = get_args(wanted)
-    match get_origin(wanted):
+    arguments = get_args(value_type)
+    match get_origin(value_type):
         case origin if origin is Literal:
             return st.sampled_from(arguments)
         case origin if origin in (Union, UnionType):
@@ -123,13 +123,13 @@ def of_type(wanted: Any, bound: Bound | None = None) -> st.SearchStrategy[Any]:
             return st.lists(of_type(arguments[0]), max_size=2).map(tuple)
         case origin if origin is Mapping:
             return st.dictionaries(NAMES, of_type(arguments[1]), max_size=3)
-    return values(wanted)
+    return values(value_type)
 
 
-def number(wanted: type, bound: Bound) -> st.SearchStrategy[Any]:
+def number(value_type: type, bound: Bound) -> st.SearchStrategy[Any]:
     low = bound.ge if bound.ge is not None else bound.gt
     high = bound.le if bound.le is not None else bound.lt
-    if wanted is int:
+    if value_type is int:
         return st.integers(None if low is None else int(low), None if high is None else int(high))
     return st.floats(
         low,

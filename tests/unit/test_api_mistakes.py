@@ -72,13 +72,13 @@ def test_a_testbed_that_does_not_run(tmp_path: Path) -> None:
     assert not (tmp_path / "runs").exists()
     file = tmp_path / "scenario.yaml"
     file.write_text(penstock.dump_yaml(scenario()))
-    asked = ["run", str(file), "--out", str(tmp_path / "runs"), "--testbed", "nope"]
-    assert isinstance(CliRunner().invoke(command, asked).exception, TestbedError)
+    arguments = ["run", str(file), "--out", str(tmp_path / "runs"), "--testbed", "nope"]
+    assert isinstance(CliRunner().invoke(command, arguments).exception, TestbedError)
     assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "arguments",
     [
         ["run", "s.yaml", "--latency-limit", "-3"],
         ["analyze", "x", "--latency-limit", "0"],
@@ -86,8 +86,8 @@ def test_a_testbed_that_does_not_run(tmp_path: Path) -> None:
         ["autoscaler", "run", "p.yaml", "--metrics-port", "0"],
     ],
 )
-def test_numbers_of_the_command_line(asked: list[str]) -> None:
-    result = CliRunner().invoke(command, asked)
+def test_numbers_of_the_command_line(arguments: list[str]) -> None:
+    result = CliRunner().invoke(command, arguments)
     assert result.exit_code == 2 and "not in the range" in result.output
 
 

@@ -279,8 +279,8 @@ def test_plain_consumers_that_reject_too_much_are_warned_of_and_then_all_are_end
         it.thread.join(10)
     assert isinstance(it.error, TooManyRejects)
     assert it.error.message.startswith("620 of the 1,200 records of the last minute were rejected")
-    told = [w for w in it.warnings if "records of the last minute were rejected" in w]
-    assert len(told) == 1
+    warnings = [w for w in it.warnings if "records of the last minute were rejected" in w]
+    assert len(warnings) == 1
     for host in hosts:
         verbs = []
         while (command := host.command(0.0)) is not None:
@@ -336,10 +336,10 @@ def test_a_dry_run_that_began_before_the_pipeline_hears_of_it(pipeline: Pipeline
 def test_consumers_that_the_lake_knows_are_started_to_be_asked(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = replace(pipeline, autoscaling=replace(pipeline.autoscaling, answer_s=0.05))
-    group = Group(wanted, is_plain=True)
+    spec = replace(pipeline, autoscaling=replace(pipeline.autoscaling, answer_s=0.05))
+    group = Group(spec, is_plain=True)
     group.make_id()
-    reports = Path(wanted.checkpoint_path) / "consumers/2/reports"
+    reports = Path(spec.checkpoint_path) / "consumers/2/reports"
     reports.mkdir(parents=True)
     (reports / "0.json").touch()
     log, manager = Log(), HostManager()

@@ -274,8 +274,8 @@ def test_no_interval_beyond_the_sample() -> None:
 
 
 def test_nanoseconds_to_milliseconds() -> None:
-    given = Estimate(value=2e6, low=1e6, high=3e6, batches=(1e6, 3e6))
-    assert batch_means.scaled(given, 1e-6) == Estimate(value=2, low=1, high=3, batches=(1, 3))
+    estimate = Estimate(value=2e6, low=1e6, high=3e6, batches=(1e6, 3e6))
+    assert batch_means.scaled(estimate, 1e-6) == Estimate(value=2, low=1, high=3, batches=(1, 3))
     assert batch_means.scaled(Estimate(value=2e6), 1e-6) == Estimate(value=2)
 
 
@@ -328,8 +328,8 @@ def test_a_difference_has_a_sign_and_an_interval() -> None:
 
 def test_without_an_interval_nothing_exceeds_the_noise() -> None:
     known = Estimate(value=10, low=9, high=11)
-    found = compare(known, Estimate(value=1000))
-    assert (found.difference, found.low, found.exceeds_noise) == (990, None, False)
+    difference = compare(known, Estimate(value=1000))
+    assert (difference.difference, difference.low, difference.exceeds_noise) == (990, None, False)
 
 
 def test_no_loss_against_much_loss_exceeds_the_noise_and_against_little_does_not() -> None:

@@ -30,13 +30,13 @@ def load(file: Path) -> Scenario:
 
 def points(scenario: Scenario, path: str) -> list[Point]:
     """The places of an axis, as a finding would have them."""
-    found = []
+    places = []
     for text in dict.fromkeys(cell.values[path] for cell in cells(scenario, "x")):
         try:
-            found.append(Point(float(text), (0.0,)))
+            places.append(Point(float(text), (0.0,)))
         except ValueError:
-            found.append(Point(text, (0.0,)))
-    return found
+            places.append(Point(text, (0.0,)))
+    return places
 
 
 def named(shape: Shape) -> list[object]:
@@ -68,11 +68,11 @@ def test_every_cell_could_be_carried_out(file: Path) -> None:
 
 @every_file
 def test_cells_differ_and_take_no_longer_than_promised(file: Path) -> None:
-    made = cells(load(file), str(file))
-    assert len({cell.folder for cell in made}) == len(made)
-    values = [(tuple(cell.values.items()), cell.repeat) for cell in made if not cell.is_again]
+    campaign = cells(load(file), str(file))
+    assert len({cell.folder for cell in campaign}) == len(campaign)
+    values = [(tuple(cell.values.items()), cell.repeat) for cell in campaign if not cell.is_again]
     assert len(set(values)) == len(values)
-    seconds = sum(c.spec.warm_up_s + c.spec.workload.duration_s for c in made)
+    seconds = sum(c.spec.warm_up_s + c.spec.workload.duration_s for c in campaign)
     assert seconds <= 60 * MOST_MINUTES
 
 

@@ -26,8 +26,8 @@ def controller(
 ) -> tuple[ControllerLink, Claimant]:
     """That has begun."""
     claimant = Claimant(name)
-    told = list[str]() if warnings is None else warnings
-    link = ControllerLink(FakeTopics(log), group, claimant, warn=told.append)
+    sink = list[str]() if warnings is None else warnings
+    link = ControllerLink(FakeTopics(log), group, claimant, warn=sink.append)
     link.begin()
     return link, claimant
 
@@ -57,9 +57,9 @@ def test_commands_and_answers_say_whose_they_are() -> None:
     first, _ = controller(log, "one")
     first.send([Send(1, HOLD)])
     served = host(log)
-    told = served.past()
-    assert told is not None
-    assert (told.lanes, told.version, told.group, told.term) == (HOLD.lanes, 3, OURS, 1)
+    command = served.past()
+    assert command is not None
+    assert (command.lanes, command.version, command.group, command.term) == (HOLD.lanes, 3, OURS, 1)
     served.answer(Answer(host=1, version=3, lanes=HOLD.lanes))
     (answer,) = drained(first)
     assert (answer.group, answer.term, answer.version) == (OURS, 1, 3)
@@ -135,20 +135,20 @@ def test_a_controller_that_has_not_commanded_anybody_yet_is_enough_to_refuse_ano
 
 def test_an_id_that_is_made_while_the_topic_is_read_is_not_taken_for_another_group() -> None:
     """A pipeline and its controller may be started at once, and the controller finds the id late."""
-    log, made = Log(), list[str]()
+    log, ids = Log(), list[str]()
 
     class Slow(FakeTopics):
         def latest(self, partition: int) -> Any:
-            made.append(OURS)
+            ids.append(OURS)
             host(log).answer(Answer(host=0))
             return super().latest(partition)
 
-    Slow(log).prepare(lambda: made[0] if made else None)
+    Slow(log).prepare(lambda: ids[0] if ids else None)
 
 
 def test_while_no_broker_answers_it_waits_and_warns_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topics_module, "_PAUSE_S", 0.0)
-    log, told = Log(), list[str]()
+    log, warnings = Log(), list[str]()
     log.is_away = True
     tries = iter(range(3))
 
@@ -157,8 +157,8 @@ def test_while_no_broker_answers_it_waits_and_warns_once(monkeypatch: pytest.Mon
             log.is_away = next(tries) < 2
             return True
 
-    BrokersUnavailable(log).prepare(lambda: OURS, told.append)
-    assert told == ["no broker answers, so the autoscaler waits: no broker answers"]
+    BrokersUnavailable(log).prepare(lambda: OURS, warnings.append)
+    assert warnings == ["no broker answers, so the autoscaler waits: no broker answers"]
     assert list(tries) == []
 
 
@@ -177,18 +177,20 @@ def test_groups_that_began_at_once_ignore_each_other_and_warn_once() -> None:
     theirs, _ = controller(log, "theirs", THEIRS)
     ours.send([Send(1, HOLD)])
     theirs.send([Send(1, Command(version=9, lanes={1: ("t-5",)}))])
-    told = list[str]()
-    served = host(log, warn=told.append)
-    found = served.command(0.0)
-    assert found is not None and found.lanes == HOLD.lanes
+    host_warnings = list[str]()
+    served = host(log, warn=host_warnings.append)
+    command = served.command(0.0)
+    assert command is not None and command.lanes == HOLD.lanes
     assert served.command(0.0) is None
     foreign = host(log, group=THEIRS)
     for version in (1, 2, 3):
         foreign.answer(Answer(host=1, version=version))
     served.answer(Answer(host=1, version=3))
     assert [answer.version for answer in drained(ours)] == [3]
-    for said in (told, warnings):
-        assert len(said) == 1 and said[0].startswith("penstock.p.group: messages of another group")
+    for texts in (host_warnings, warnings):
+        assert len(texts) == 1 and texts[0].startswith(
+            "penstock.p.group: messages of another group"
+        )
     # Neither fences the other, and neither's commands replace the other's when the log is compacted.
     ours.send([])
     keys = [key for key, _ in log.partitions[2]]
@@ -260,9 +262,9 @@ def test_a_controller_that_failed_to_write_its_claim_does_not_take_over_later() 
 
     class Fails(FakeTopics):
         def producer(self, **more: Any) -> Any:
-            made = super().producer(**more)
-            made.commit_transaction = self._away
-            return made
+            client = super().producer(**more)
+            client.commit_transaction = self._away
+            return client
 
         def _away(self, timeout_s: float) -> None:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
@@ -296,9 +298,9 @@ def test_a_controller_finds_out_that_it_was_replaced_also_if_it_has_nothing_to_s
 
 
 def test_a_host_ignores_commands_of_a_controller_that_was_replaced() -> None:
-    log, told = Log(), list[str]()
+    log, warnings = Log(), list[str]()
     first, _ = controller(log, "one")
-    served = host(log, warn=told.append)
+    served = host(log, warn=warnings.append)
     assert served.past() is None
     second, _ = controller(log, "two")
     second.send([Send(1, Command(verb="tell"))])
@@ -307,9 +309,11 @@ def test_a_host_ignores_commands_of_a_controller_that_was_replaced() -> None:
         stale = Command(group=OURS, term=1, version=version, lanes={1: ("t-9",)})
         log.write(2, f"hold.{OURS}", stale)
     second.send([Send(1, HOLD)])
-    found = [served.command(0.0), served.command(0.0), served.command(0.0)]
-    assert [(c.verb, c.version, c.term) for c in found if c] == [("tell", 0, 2), ("hold", 3, 2)]
-    assert told == ["host 1: a command of term 1 is ignored, since a later controller has term 2"]
+    commands = [served.command(0.0), served.command(0.0), served.command(0.0)]
+    assert [(c.verb, c.version, c.term) for c in commands if c] == [("tell", 0, 2), ("hold", 3, 2)]
+    assert warnings == [
+        "host 1: a command of term 1 is ignored, since a later controller has term 2"
+    ]
     served.answer(Answer(host=1, version=3))
     assert [a.term for a in drained(second)] == [2]
     assert first is not second
@@ -335,8 +339,8 @@ def test_after_the_topic_was_deleted_a_controller_takes_a_term_that_hosts_accept
     link.begin()
     assert claimant.term == 4
     link.send([Send(1, Command(version=4))])
-    found = served.command(0.0)
-    assert found is not None and found.version == 4
+    command = served.command(0.0)
+    assert command is not None and command.version == 4
 
 
 def test_claims_of_equal_terms_end_the_one_that_finds_another() -> None:
@@ -375,16 +379,18 @@ class Admin:
         self.made: list[str] = []
 
     def list_topics(self, topic: str | None = None, timeout: float = 0.0) -> Any:
-        found = {
+        metadata = {
             name: SimpleNamespace(partitions=dict.fromkeys(range(n)))
             for name, n in self.topics.items()
         }
-        return SimpleNamespace(topics=found)
+        return SimpleNamespace(topics=metadata)
 
     def describe_configs(self, resources: list[Any], **_: Any) -> dict[Any, Done]:
-        told = self.policy
+        setting = self.policy
         policy = (
-            told if isinstance(told, Exception) else {"cleanup.policy": SimpleNamespace(value=told)}
+            setting
+            if isinstance(setting, Exception)
+            else {"cleanup.policy": SimpleNamespace(value=setting)}
         )
         return {resources[0]: Done(policy)}
 
@@ -400,9 +406,9 @@ class Admin:
 
 
 def topics(admin: Admin) -> Topics:
-    made = Topics("p", {"bootstrap.servers": "kafka:9092"}, 3)
-    made.__dict__["_admin"] = admin
-    return made
+    group_topics = Topics("p", {"bootstrap.servers": "kafka:9092"}, 3)
+    group_topics.__dict__["_admin"] = admin
+    return group_topics
 
 
 @pytest.mark.parametrize("policy", ["delete", "compact,delete"])
@@ -432,7 +438,9 @@ def test_missing_topics_are_made_and_too_few_partitions_become_more() -> None:
 
 
 def test_a_policy_that_may_not_be_seen_is_warned_about() -> None:
-    told: list[str] = []
+    warnings: list[str] = []
     error = KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "not authorized"))
-    topics(Admin(error, group=4, speeds=1)).make(told.append)
-    assert told == ["penstock.p.group: whether it is compacted cannot be checked: not authorized"]
+    topics(Admin(error, group=4, speeds=1)).make(warnings.append)
+    assert warnings == [
+        "penstock.p.group: whether it is compacted cannot be checked: not authorized"
+    ]

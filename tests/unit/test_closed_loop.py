@@ -20,10 +20,10 @@ def workload(arrivals: Arrivals, loop: Literal["open", "closed"] = "closed") -> 
 
 
 def test_a_loop_that_kept_its_schedule_is_corrected_with_its_interval() -> None:
-    found = corrected(workload(ConstantArrivals(rate_per_s=1000)), FROZEN)
-    assert found is not None
-    assert found.count == 101 + 99
-    assert found.percentiles_ms["90"].value == pytest.approx(80, rel=0.01)
+    distribution = corrected(workload(ConstantArrivals(rate_per_s=1000)), FROZEN)
+    assert distribution is not None
+    assert distribution.count == 101 + 99
+    assert distribution.percentiles_ms["90"].value == pytest.approx(80, rel=0.01)
     # Every answer took the whole interval: it just kept its schedule.
     assert corrected(workload(ConstantArrivals(rate_per_s=2000)), FROZEN) is not None
 

@@ -26,55 +26,55 @@ def measured(comparison: Comparison, figure: str, side: int = 1) -> Measured:
 
 
 def test_a_difference_beyond_the_noise() -> None:
-    found = compare([acks("1", 24.0), acks("all", 48.0)])
-    p50 = measured(found, "latency.p50_ms")
+    comparison = compare([acks("1", 24.0), acks("all", 48.0)])
+    p50 = measured(comparison, "latency.p50_ms")
     assert p50.difference == pytest.approx(24)
     assert p50.ratio == pytest.approx(2)
     assert p50.low is not None and p50.high is not None
     assert 22 < p50.low < 24 < p50.high < 26
     assert p50.exceeds_noise and p50.is_judged
-    assert "acks=all #1 against acks=1 #1: p50 latency +24 ms (×2.0)" in found.sentence
+    assert "acks=all #1 against acks=1 #1: p50 latency +24 ms (×2.0)" in comparison.sentence
     assert "lost share, duplicated share and goodput: no difference beyond the noise" in (
-        found.sentence
+        comparison.sentence
     )
 
 
 def test_a_difference_within_the_noise() -> None:
-    found = compare([acks("1", 24.0, half=5.0), acks("all", 25.0, half=5.0)])
-    p50 = measured(found, "latency.p50_ms")
+    comparison = compare([acks("1", 24.0, half=5.0), acks("all", 25.0, half=5.0)])
+    p50 = measured(comparison, "latency.p50_ms")
     assert p50.is_judged and not p50.exceeds_noise
     assert p50.low is not None and p50.high is not None and p50.low < 0 < p50.high
-    assert "p50 latency" in found.sentence.partition("no difference beyond the noise")[0]
+    assert "p50 latency" in comparison.sentence.partition("no difference beyond the noise")[0]
 
 
 def test_without_intervals_nothing_is_judged() -> None:
-    found = compare([acks("1", 24.0, half=None), acks("all", 48.0, half=None)])
-    p50 = measured(found, "latency.p50_ms")
+    comparison = compare([acks("1", 24.0, half=None), acks("all", 48.0, half=None)])
+    p50 = measured(comparison, "latency.p50_ms")
     assert p50.difference == pytest.approx(24)
     assert not p50.is_judged and not p50.exceeds_noise and p50.low is None
-    assert "too little to tell" in found.sentence
-    assert "beyond the noise" not in found.sentence
+    assert "too little to tell" in comparison.sentence
+    assert "beyond the noise" not in comparison.sentence
 
 
 def test_one_side_without_an_interval_is_enough_to_judge_nothing() -> None:
-    found = compare([acks("1", 24.0), acks("all", 48.0, half=None)])
-    assert not measured(found, "latency.p50_ms").is_judged
+    comparison = compare([acks("1", 24.0), acks("all", 48.0, half=None)])
+    assert not measured(comparison, "latency.p50_ms").is_judged
 
 
 def test_a_side_where_nothing_arrived() -> None:
-    found = compare([acks("1", 24.0), acks("all", None, lost=1000)])  # type: ignore[arg-type]
-    assert measured(found, "latency.p50_ms") == Measured(None)
-    assert measured(found, "lost_share").exceeds_noise
-    assert "lost share +100 points" in found.sentence
-    assert "p50 latency, p99 latency and goodput: not measured on both sides" in found.sentence
+    comparison = compare([acks("1", 24.0), acks("all", None, lost=1000)])  # type: ignore[arg-type]
+    assert measured(comparison, "latency.p50_ms") == Measured(None)
+    assert measured(comparison, "lost_share").exceeds_noise
+    assert "lost share +100 points" in comparison.sentence
+    assert "p50 latency, p99 latency and goodput: not measured on both sides" in comparison.sentence
 
 
 def test_nothing_was_sent_at_all() -> None:
     empty = metrics(p50_ms=None, sent=0, seconds=())
-    found = compare([shown("a", empty), shown("b", empty, name="other")])
-    assert measured(found, "throughput_per_s").difference == 0
-    assert all(row.figure != "lost_share" for row in found.rows)
-    assert "nothing to compare" in found.sentence
+    comparison = compare([shown("a", empty), shown("b", empty, name="other")])
+    assert measured(comparison, "throughput_per_s").difference == 0
+    assert all(row.figure != "lost_share" for row in comparison.rows)
+    assert "nothing to compare" in comparison.sentence
 
 
 @settings(max_examples=25)
@@ -99,18 +99,18 @@ P50 = "latency.p50_ms"
 def test_repeats_are_one_side_with_the_interval_over_repeats() -> None:
     runs = [acks("1", p50, i, half=0.01) for i, p50 in enumerate((10.0, 12.0, 14.0))]
     runs += [acks("all", p50, i, half=0.01) for i, p50 in enumerate((30.0, 32.0, 34.0))]
-    found = compare(runs)
-    assert [side.label for side in found.sides] == ["acks=1", "acks=all"]
-    assert found.sides[0].runs == ("acks=1 #1", "acks=1 #2", "acks=1 #3")
-    base = measured(found, P50, 0).estimate
+    comparison = compare(runs)
+    assert [side.label for side in comparison.sides] == ["acks=1", "acks=all"]
+    assert comparison.sides[0].runs == ("acks=1 #1", "acks=1 #2", "acks=1 #3")
+    base = measured(comparison, P50, 0).estimate
     assert base is not None and base.low is not None and base.high is not None
     # s = 2, n = 3
     assert base.value == pytest.approx(12)
     assert base.high - 12 == pytest.approx(T_2 * 2 / 3**0.5, rel=1e-4)
     assert 12 - base.low == pytest.approx(T_2 * 2 / 3**0.5, rel=1e-4)
-    assert measured(found, P50).difference == pytest.approx(20)
-    assert measured(found, P50).exceeds_noise
-    assert "repeat to repeat" in found.notes[0]
+    assert measured(comparison, P50).difference == pytest.approx(20)
+    assert measured(comparison, P50).exceeds_noise
+    assert "repeat to repeat" in comparison.notes[0]
 
 
 def test_what_varies_between_repeats_is_noise_even_if_each_run_is_sure_of_itself() -> None:
@@ -119,16 +119,16 @@ def test_what_varies_between_repeats_is_noise_even_if_each_run_is_sure_of_itself
     assert measured(compare([one, other]), P50).exceeds_noise
     runs = [acks("1", p50, i, **narrow) for i, p50 in enumerate((15.0, 20.0, 25.0))]
     runs += [acks("all", p50, i, **narrow) for i, p50 in enumerate((20.0, 25.0, 30.0))]
-    found = compare(runs)
-    assert measured(found, P50).is_judged and not measured(found, P50).exceeds_noise
+    comparison = compare(runs)
+    assert measured(comparison, P50).is_judged and not measured(comparison, P50).exceeds_noise
 
 
 def test_two_repeats_that_differ_tell_little() -> None:
     runs = [acks("1", p50, i) for i, p50 in enumerate((1.0, 1.1))]
     runs += [acks("all", p50, i) for i, p50 in enumerate((74.0, 90.0))]
-    found = compare(runs)
-    assert not measured(found, P50).is_judged
-    assert "p50 latency" in found.sentence and "too little to tell" in found.sentence
+    comparison = compare(runs)
+    assert not measured(comparison, P50).is_judged
+    assert "p50 latency" in comparison.sentence and "too little to tell" in comparison.sentence
 
 
 def test_repeats_may_come_in_any_order() -> None:
@@ -139,12 +139,12 @@ def test_repeats_may_come_in_any_order() -> None:
 def test_runs_of_another_campaign_are_not_repeats() -> None:
     first = [acks("1", 10.0 + i, i) for i in range(2)]
     again = [replace(s, label=f"again/{s.label}", origin="again") for s in first]
-    found = sides([*first, *again])
-    assert [[s.label for s in side.runs] for side in found] == [
+    campaign_sides = sides([*first, *again])
+    assert [[s.label for s in side.runs] for side in campaign_sides] == [
         ["acks=1 #1", "acks=1 #2"],
         ["again/acks=1 #1", "again/acks=1 #2"],
     ]
-    assert len({side.label for side in found}) == 2
+    assert len({side.label for side in campaign_sides}) == 2
 
 
 def test_runs_with_different_settings_are_not_repeats() -> None:
@@ -154,8 +154,8 @@ def test_runs_with_different_settings_are_not_repeats() -> None:
 
 
 def test_repeats_of_a_run_without_a_matrix_are_called_by_its_name() -> None:
-    found = sides([shown(f"orders #{i + 1}", repeat=i) for i in range(3)])
-    assert [(side.label, len(side.runs)) for side in found] == [("orders", 3)]
+    campaign_sides = sides([shown(f"orders #{i + 1}", repeat=i) for i in range(3)])
+    assert [(side.label, len(side.runs)) for side in campaign_sides] == [("orders", 3)]
 
 
 def test_less_than_two_sides_cannot_be_compared() -> None:
@@ -167,45 +167,47 @@ def test_less_than_two_sides_cannot_be_compared() -> None:
 
 
 def spoilt(value: str, p50_ms: float, repeat: int = 0) -> ReportedRun:
-    made = acks(value, p50_ms, repeat)
-    return replace(made, run=replace(made.run, invalid=("the generator was late",)))
+    original = acks(value, p50_ms, repeat)
+    return replace(original, run=replace(original.run, invalid=("the generator was late",)))
 
 
 def test_an_invalid_repeat_counts_in_nothing() -> None:
     runs = [acks("1", 10.0, 0), acks("1", 12.0, 1), spoilt("1", 500.0, 2), acks("all", 30.0, 0)]
-    found = compare(runs)
-    base = measured(found, P50, 0).estimate
+    comparison = compare(runs)
+    base = measured(comparison, P50, 0).estimate
     assert base is not None and base.value == pytest.approx(11)
-    assert any("acks=1 #3" in note for note in found.notes)
-    assert not any(side.problems for side in found.sides)
+    assert any("acks=1 #3" in note for note in comparison.notes)
+    assert not any(side.problems for side in comparison.sides)
 
 
 def test_an_invalid_side_is_shown_and_not_judged() -> None:
-    found = compare([acks("1", 10.0), spoilt("all", 500.0)])
-    assert not measured(found, P50).is_judged and not measured(found, P50).exceeds_noise
-    assert found.sides[1].problems == ("the generator was late",)
-    assert "not compared: the generator was late" in found.sentence
+    comparison = compare([acks("1", 10.0), spoilt("all", 500.0)])
+    assert not measured(comparison, P50).is_judged and not measured(comparison, P50).exceeds_noise
+    assert comparison.sides[1].problems == ("the generator was late",)
+    assert "not compared: the generator was late" in comparison.sentence
 
 
 def test_an_invalid_run_cannot_be_the_base() -> None:
-    found = compare([spoilt("1", 10.0), acks("all", 500.0)])
-    assert not any(value.exceeds_noise for row in found.rows for value in row.values)
-    assert found.sentence == "acks=1 #1 cannot be the base: the generator was late."
+    comparison = compare([spoilt("1", 10.0), acks("all", 500.0)])
+    assert not any(value.exceeds_noise for row in comparison.rows for value in row.values)
+    assert comparison.sentence == "acks=1 #1 cannot be the base: the generator was late."
 
 
 def test_a_failed_run_is_not_used() -> None:
-    made = acks("all", 20.0)
-    failed = replace(made, run=replace(made.run, status="failed", reason="broker 2 never came up"))
-    found = compare([acks("1", 10.0), failed])
-    assert "the run failed: broker 2 never came up" in found.sentence
+    original = acks("all", 20.0)
+    failed = replace(
+        original, run=replace(original.run, status="failed", reason="broker 2 never came up")
+    )
+    comparison = compare([acks("1", 10.0), failed])
+    assert "the run failed: broker 2 never came up" in comparison.sentence
 
 
 # --- words, rows, JSON ---------------------------------------------------------------------------
 
 
 def test_a_broken_promise_is_in_the_sentence() -> None:
-    found = compare([acks("1", 24.0, lost=20, acknowledged_yet_lost=15), acks("all", 24.0)])
-    assert "acknowledged yet lost: 0 % against 1.5 %" in found.sentence
+    comparison = compare([acks("1", 24.0, lost=20, acknowledged_yet_lost=15), acks("all", 24.0)])
+    assert "acknowledged yet lost: 0 % against 1.5 %" in comparison.sentence
     assert "acknowledged yet lost" not in compare([acks("1", 24.0), acks("all", 24.0)]).sentence
 
 
@@ -214,11 +216,11 @@ def test_many_sides_are_summarised_by_ranges() -> None:
         shown(f"batch={b}", metrics(p50_ms=10.0 * b), run({"b": str(b)}, settings=batch(b)))
         for b in range(1, 8)
     ]
-    found = compare(runs)
-    assert found.sentence.startswith("Of 6 against batch=1, a difference beyond the noise:")
-    assert "p50 latency in 6 (+10 ms to +60 ms)" in found.sentence
-    assert "lost share in none" in found.sentence
-    assert any("by chance" in note for note in found.notes)
+    comparison = compare(runs)
+    assert comparison.sentence.startswith("Of 6 against batch=1, a difference beyond the noise:")
+    assert "p50 latency in 6 (+10 ms to +60 ms)" in comparison.sentence
+    assert "lost share in none" in comparison.sentence
+    assert any("by chance" in note for note in comparison.notes)
 
 
 def batch(size: int) -> ProducerSettings:
@@ -226,13 +228,13 @@ def batch(size: int) -> ProducerSettings:
 
 
 def test_the_rows_of_few_sides_have_a_column_for_each() -> None:
-    found = tables.compared(compare([acks("1", 24.0), acks("all", 48.0)]))
-    assert found.columns == ["figure", "acks=1 #1", "acks=all #1", "difference", "beyond the noise"]
-    first = [str(cell) for cell in found.rows[0]]
+    table = tables.compared(compare([acks("1", 24.0), acks("all", 48.0)]))
+    assert table.columns == ["figure", "acks=1 #1", "acks=all #1", "difference", "beyond the noise"]
+    first = [str(cell) for cell in table.rows[0]]
     assert first[:3] == ["p50 latency", "24 ms [23, 25]", "48 ms [47, 49]"]
     assert first[3].startswith("+24 ms (×2.0) [")
     assert first[4] == "yes"
-    by_name = {str(row[0]): [str(cell) for cell in row] for row in found.rows}
+    by_name = {str(row[0]): [str(cell) for cell in row] for row in table.rows}
     assert by_name["p99.9 latency"][4] == "cannot tell"
     assert by_name["lost share"][4] == "no"
 
@@ -242,20 +244,20 @@ def test_the_rows_of_many_sides_are_the_sides() -> None:
         shown(f"batch={b}", metrics(p50_ms=10.0 * b), run({"b": str(b)}, settings=batch(b)))
         for b in range(1, 6)
     ]
-    found = tables.compared(compare(runs))
-    assert [str(row[0]) for row in found.rows] == [f"batch={b}" for b in range(1, 6)]
-    assert str(found.rows[1][1]) == "20 ms · +10 ms (×2.0)"
+    table = tables.compared(compare(runs))
+    assert [str(row[0]) for row in table.rows] == [f"batch={b}" for b in range(1, 6)]
+    assert str(table.rows[1][1]) == "20 ms · +10 ms (×2.0)"
 
 
 def test_it_can_be_written_as_json_without_the_batches() -> None:
-    found = compare([acks("1", 24.0), acks("all", None, lost=1000)])  # type: ignore[arg-type]
-    written = specs.dump_json(found)
+    comparison = compare([acks("1", 24.0), acks("all", None, lost=1000)])  # type: ignore[arg-type]
+    written = specs.dump_json(comparison)
     assert '"exceeds_noise": true' in written
     assert '"batches": [' not in written
 
 
 def test_figures_that_nobody_can_compare_do_not_stop_the_others() -> None:
     broken = replace(metrics(), goodput_mb_per_s=estimate(float("nan")))
-    found = compare([shown("a", broken), shown("b", broken, name="b")])
-    assert all(row.figure != "goodput_mb_per_s" for row in found.rows)
+    comparison = compare([shown("a", broken), shown("b", broken, name="b")])
+    assert all(row.figure != "goodput_mb_per_s" for row in comparison.rows)
     assert spec("a") != spec("b")

@@ -51,8 +51,8 @@ def measured(**speeds: float) -> Measurement:
 
 
 def controller(host_of: Callable[[int], int] = one_host, **fields: object) -> Controller:
-    wanted = replace(SETTINGS, **fields)  # type: ignore[arg-type]
-    return Controller(wanted, wanted.policy.decider(wanted), host_of, now_s=0.0)
+    settings = replace(SETTINGS, **fields)  # type: ignore[arg-type]
+    return Controller(settings, settings.policy.decider(settings), host_of, now_s=0.0)
 
 
 def sent(actions: list[Action]) -> list[Send]:
@@ -560,10 +560,12 @@ class World:
         self.it = self._new()
 
     def _new(self) -> Controller:
-        wanted = replace(SETTINGS, answer_s=1.0, scale_in_s=5.0)
-        made = Controller(wanted, wanted.policy.decider(wanted), self.host_of, self.now_s)
-        made.on_past(self.last, self.answers, self.landers)
-        return made
+        settings = replace(SETTINGS, answer_s=1.0, scale_in_s=5.0)
+        new_controller = Controller(
+            settings, settings.policy.decider(settings), self.host_of, self.now_s
+        )
+        new_controller.on_past(self.last, self.answers, self.landers)
+        return new_controller
 
     def execute(self, actions: list[Action]) -> None:
         is_aborted = self.rng.random() < self.loss  # all of them go, or none
@@ -747,12 +749,12 @@ def test_a_bad_partition_name_is_refused() -> None:
 
 def test_messages_survive_a_round_trip() -> None:
     cycle = Cycle(lane=1, took_s=1.5, is_saturated=True, size_bytes=7, offsets={"t-0": 3})
-    for said in (
+    for message in (
         Command(version=3, lanes={0: ("t-0", "t-10"), 12: ("t-2",)}),
         Answer(host=0, version=3, lanes={1: ("t-0",)}, positions={"t-0": 9}, cycles=(cycle,)),
         measured(t0=5.0),
     ):
-        assert specs.parse(specs.dump_json(said), type(said), "said.json") == said
+        assert specs.parse(specs.dump_json(message), type(message), "said.json") == message
 
 
 def test_a_policy_of_another_kind_may_decide() -> None:

@@ -17,8 +17,8 @@ MATRIX = {"a": (1, 2), "b": ("x", "y", "z"), "c": (True,)}
 
 
 def test_full_is_every_combination_the_last_axis_fastest() -> None:
-    made = FullDesign().combinations(MATRIX, 1)
-    assert [(m["a"], m["b"]) for m in made] == [
+    combinations = FullDesign().combinations(MATRIX, 1)
+    assert [(m["a"], m["b"]) for m in combinations] == [
         (1, "x"), (1, "y"), (1, "z"), (2, "x"), (2, "y"), (2, "z"),
     ]  # fmt: skip
 
@@ -36,12 +36,12 @@ def test_star_varies_each_axis_alone_around_the_first_values() -> None:
 def test_any_design_gives_every_axis_a_value_and_no_cell_twice(kind: str) -> None:
     design = plugins.get("penstock.designs", kind)()
     for matrix in (MATRIX, {}, {"a": (7,)}):
-        made = design.combinations(matrix, 3)
-        assert made
-        assert all(dict(m).keys() == matrix.keys() for m in made)
-        assert all(m[axis] in values for m in made for axis, values in matrix.items())
-        assert len({tuple(m.items()) for m in made}) == len(made)
-        assert made == design.combinations(matrix, 3)
+        combinations = design.combinations(matrix, 3)
+        assert combinations
+        assert all(dict(m).keys() == matrix.keys() for m in combinations)
+        assert all(m[axis] in values for m in combinations for axis, values in matrix.items())
+        assert len({tuple(m.items()) for m in combinations}) == len(combinations)
+        assert combinations == design.combinations(matrix, 3)
 
 
 def test_a_campaign_runs_the_cells_of_its_design() -> None:

@@ -61,14 +61,14 @@ def test_the_default_grid_reaches_the_minimum_and_the_quick_one_says_that_it_doe
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_axis_is_varied_by_default(kind: str) -> None:
-    found = conditions(kind, complete(kind))
+    combinations = conditions(kind, complete(kind))
     axes = {
         "production": ("message_bytes", "partitions", "replication", "brokers", "producers"),
         "consumption": ("message_bytes", "partitions", "replication", "brokers", "consumers"),
         "end-to-end": ("partitions", "brokers", "producers", "consumers"),
     }[kind]
     for axis in (*axes, "policy"):
-        assert len({getattr(c, axis) for c in found}) > 1, axis
+        assert len({getattr(c, axis) for c in combinations}) > 1, axis
 
 
 def test_a_star_changes_one_axis_at_a_time() -> None:
@@ -76,8 +76,8 @@ def test_a_star_changes_one_axis_at_a_time() -> None:
     centre = base("production", grid)
     assert centre.partitions == 12
     names = ("message_bytes", "partitions", "replication", "brokers", "producers")
-    for found in conditions("production", grid):
-        assert sum(getattr(found, n) != getattr(centre, n) for n in names) <= 1
+    for combination in conditions("production", grid):
+        assert sum(getattr(combination, n) != getattr(centre, n) for n in names) <= 1
 
 
 def test_a_full_grid_has_every_combination_that_can_be() -> None:
@@ -93,10 +93,10 @@ def test_a_full_grid_has_every_combination_that_can_be() -> None:
             producers=(1,),
         ),
     )
-    found = conditions("production", grid)
+    combinations = conditions("production", grid)
     # 2 partitions × 2 sizes × (1 copy on 1 or 3 brokers, 3 copies on 3).
-    assert len(found) == 2 * 2 * 3
-    assert len(set(found)) == len(found)
+    assert len(combinations) == 2 * 2 * 3
+    assert len(set(combinations)) == len(combinations)
 
 
 def test_policies_name_and_add_their_brokers() -> None:
@@ -120,22 +120,22 @@ def test_policies_name_and_add_their_brokers() -> None:
 
 def test_repeats_come_last_and_have_directories_of_their_own() -> None:
     grid = complete("consumption", ExperimentGrid(partitions=(1, 2), repeats=2))
-    found = points("consumption", grid)
-    assert [p.repeat for p in found] == sorted(p.repeat for p in found)
-    assert len({p.folder for p in found}) == len(found)
-    assert "partitions=1" in found[0].label
+    grid_points = points("consumption", grid)
+    assert [p.repeat for p in grid_points] == sorted(p.repeat for p in grid_points)
+    assert len({p.folder for p in grid_points}) == len(grid_points)
+    assert "partitions=1" in grid_points[0].label
 
 
 def test_what_a_file_leaves_out_is_the_experiments_own() -> None:
-    given = specs.parse("partitions: [2, 4]\nrepeats: 5\n", ExperimentGrid)
-    grid = complete("consumption", given)
+    file_grid = specs.parse("partitions: [2, 4]\nrepeats: 5\n", ExperimentGrid)
+    grid = complete("consumption", file_grid)
     assert grid.partitions == (2, 4)
     assert grid.repeats == 5
     assert grid.consumers == complete("consumption").consumers
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("partitions: [0]", "partitions"),
         ("partitions: [3, 3]", "repeat"),
@@ -145,8 +145,8 @@ def test_what_a_file_leaves_out_is_the_experiments_own() -> None:
         ("assignors: [sticky]", "cooperative-sticky"),
     ],
 )
-def test_grids_that_cannot_be_are_refused(text: str, said: str) -> None:
-    with pytest.raises(BadInput, match=said):
+def test_grids_that_cannot_be_are_refused(text: str, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
         specs.parse(text, ExperimentGrid)
 
 
@@ -159,31 +159,31 @@ def test_copies_on_too_few_brokers_are_refused_even_with_the_experiments_own_bro
 
 
 def line(x: Any, y: Any) -> Line:
-    found = fit_line(list(x), list(y), figure="f_ms", over="partitions", conditions=WHERE)
-    assert found is not None
-    return found
+    fit = fit_line(list(x), list(y), figure="f_ms", over="partitions", conditions=WHERE)
+    assert fit is not None
+    return fit
 
 
 def test_a_line_without_noise_is_found_exactly() -> None:
-    found = line([1, 12, 48, 96], [2 + 0.5 * x for x in (1, 12, 48, 96)])
-    assert found.intercept.value == pytest.approx(2)
-    assert found.slope.value == pytest.approx(0.5)
-    assert found.r_squared == pytest.approx(1)
-    assert (found.valid_from, found.valid_to) == (1, 96)
+    fit = line([1, 12, 48, 96], [2 + 0.5 * x for x in (1, 12, 48, 96)])
+    assert fit.intercept.value == pytest.approx(2)
+    assert fit.slope.value == pytest.approx(0.5)
+    assert fit.r_squared == pytest.approx(1)
+    assert (fit.valid_from, fit.valid_to) == (1, 96)
 
 
 def test_a_fit_agrees_with_scipy() -> None:
     rng = np.random.default_rng(7)
     x = np.repeat([1.0, 12, 48, 96, 192], 3)
     y = 9000 + 5 * x + rng.normal(0, 40, len(x))
-    found, second = line(x, y), stats.linregress(x, y)
+    fit, second = line(x, y), stats.linregress(x, y)
     t = stats.t.ppf(0.975, len(x) - 2)
-    assert found.slope.value == pytest.approx(second.slope)
-    assert found.intercept.value == pytest.approx(second.intercept)
-    assert found.r_squared == pytest.approx(second.rvalue**2)
-    assert found.slope.high == pytest.approx(second.slope + t * second.stderr)
-    assert found.intercept.low == pytest.approx(second.intercept - t * second.intercept_stderr)
-    assert found.observations == 15
+    assert fit.slope.value == pytest.approx(second.slope)
+    assert fit.intercept.value == pytest.approx(second.intercept)
+    assert fit.r_squared == pytest.approx(second.rvalue**2)
+    assert fit.slope.high == pytest.approx(second.slope + t * second.stderr)
+    assert fit.intercept.low == pytest.approx(second.intercept - t * second.intercept_stderr)
+    assert fit.observations == 15
 
 
 def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
@@ -193,8 +193,8 @@ def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
     held = np.zeros(2)
     tries = 600
     for _ in range(tries):
-        found = line(x, 20 + 0.3 * x + rng.normal(0, 8, len(x)))
-        for i, (estimate, truth) in enumerate(((found.intercept, 20), (found.slope, 0.3))):
+        fit = line(x, 20 + 0.3 * x + rng.normal(0, 8, len(x)))
+        for i, (estimate, truth) in enumerate(((fit.intercept, 20), (fit.slope, 0.3))):
             assert estimate.low is not None
             assert estimate.high is not None
             held[i] += estimate.low <= truth <= estimate.high
@@ -202,17 +202,17 @@ def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
 
 
 def test_what_does_not_vary_has_no_line_and_two_points_no_interval() -> None:
-    given: dict[str, Any] = {"figure": "f", "over": "partitions", "conditions": WHERE}
-    assert fit_line([3, 3], [1, 2], **given) is None
-    assert fit_line([], [], **given) is None
+    options: dict[str, Any] = {"figure": "f", "over": "partitions", "conditions": WHERE}
+    assert fit_line([3, 3], [1, 2], **options) is None
+    assert fit_line([], [], **options) is None
     two = line([1, 2], [1, 2])
     assert two.slope == Estimate(value=1.0)
 
 
 def test_a_flat_line_is_a_line() -> None:
-    found = line([1, 2, 3], [4, 4, 4])
-    assert found.slope.value == 0
-    assert found.r_squared == 1
+    fit = line([1, 2, 3], [4, 4, 4])
+    assert fit.slope.value == 0
+    assert fit.r_squared == 1
 
 
 def test_distributions_of_repeats_are_joined_bucket_by_bucket() -> None:
@@ -277,17 +277,17 @@ def all_results() -> list[PointResult]:
 
 def test_facts_have_the_coefficients_that_the_results_were_made_with() -> None:
     facts = assemble("production", GRID, all_results(), "now")
-    for found, intercept, slope in (
+    for fit, intercept, slope in (
         (facts.replication, 2, 0.1),
         (facts.election, 30, 4),
         (facts.handles, 100, 2),
     ):
-        assert found is not None
-        for estimate, truth in ((found.intercept, intercept), (found.slope, slope)):
+        assert fit is not None
+        for estimate, truth in ((fit.intercept, intercept), (fit.slope, slope)):
             assert estimate.low is not None
             assert estimate.high is not None
             assert estimate.low - 1e-9 <= truth <= estimate.high + 1e-9
-        assert found.observations == 15  # the sweep only; other brokers are not mixed in
+        assert fit.observations == 15  # the sweep only; other brokers are not mixed in
     assert facts.election is not None
     assert facts.election.valid_to == pytest.approx(64)
     assert facts.detection_ms is not None
@@ -316,9 +316,9 @@ def test_a_busy_machine_is_a_caveat() -> None:
     results = all_results()
     assert not any("other work" in c for c in assemble("production", GRID, results, "now").caveats)
     results[2] = replace(results[2], machine={"cores": 2, "busy_share": 0.8})
-    told = [c for c in assemble("production", GRID, results, "now").caveats if "other work" in c]
-    assert "1 of 18" in told[0]
-    assert "80%" in told[0]
+    caveats = [c for c in assemble("production", GRID, results, "now").caveats if "other work" in c]
+    assert "1 of 18" in caveats[0]
+    assert "80%" in caveats[0]
 
 
 def test_facts_need_a_result() -> None:
@@ -345,8 +345,10 @@ def test_an_experiment_resumes_where_it_stopped(tmp_path: Path) -> None:
     for point, status in ended:
         directory = begun.directory(point)
         directory.mkdir(parents=True)
-        made = replace(result(point.conditions, point.repeat), status=status, reason="it rained")
-        (directory / experiments.POINT).write_text(specs.dump_json(made))
+        point_result = replace(
+            result(point.conditions, point.repeat), status=status, reason="it rained"
+        )
+        (directory / experiments.POINT).write_text(specs.dump_json(point_result))
     third = begun.points[2]
     begun.directory(third).mkdir(parents=True)  # begun, and killed
 
@@ -418,11 +420,11 @@ def test_use_and_waiting_are_of_the_time_that_is_asked_for(tmp_path: Path) -> No
         look(9, 9, 900, 90),
     ]
     (tmp_path / "brokers.json").write_text(specs.dump_json(looks))
-    found = usage(tmp_path, round(2.5e9), round(5e9))
-    assert found["broker_cpu_cores"] == pytest.approx(1.0)  # (5 - 1) / (6 - 2)
-    assert found["broker_disk_written_mb_per_s"] == pytest.approx(5.0)
-    assert found["broker_open_handles"] == 106
-    assert found["client_cpu_cores"] == 0
+    figures = usage(tmp_path, round(2.5e9), round(5e9))
+    assert figures["broker_cpu_cores"] == pytest.approx(1.0)  # (5 - 1) / (6 - 2)
+    assert figures["broker_disk_written_mb_per_s"] == pytest.approx(5.0)
+    assert figures["broker_open_handles"] == 106
+    assert figures["client_cpu_cores"] == 0
     # (18·300 - 26·200) / 100 = 2 ms each.
     assert replication_ms(tmp_path, round(2.5e9), round(5e9)) == pytest.approx(2.0)
     assert replication_ms(tmp_path / "nowhere", 0, 1) is None
@@ -435,9 +437,9 @@ EXAMPLES = Path(__file__).parents[2] / "examples" / "experiments"
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda p: p.stem)
 def test_examples_can_be_measured_and_reach_the_minimum(path: Path) -> None:
-    given = specs.load(path, ExperimentGrid)
+    file_grid = specs.load(path, ExperimentGrid)
     kind: str = next((k for k in KINDS if k == path.stem), "production")
-    grid = complete(kind, given)
+    grid = complete(kind, file_grid)
     assert not grid.is_below_minimum
     assert len(points(kind, grid)) >= 15
 
@@ -457,9 +459,9 @@ def test_the_page_has_every_figure_and_no_text_of_others_as_markup() -> None:
 def test_the_sentence_has_the_slopes_with_their_intervals() -> None:
     facts = assemble("production", GRID, all_results(), "now")
     assert facts.election is not None
-    said = sentence(facts, "production")
-    assert formatting.estimate(facts.election.slope, "ms") in said
-    assert "[" in said
+    text = sentence(facts, "production")
+    assert formatting.estimate(facts.election.slope, "ms") in text
+    assert "[" in text
 
 
 # --- the command ---------------------------------------------------------------------------------

@@ -106,19 +106,19 @@ def directory(tmp_path: Path) -> Path:
 
 
 def test_answers_count_from_the_intended_time(directory: Path) -> None:
-    found = latencies.acknowledged(directory, RUN)
-    assert found.histogram.count == 2
-    assert (found.histogram.min_ns, found.histogram.max_ns) == (10 * MS, 30 * MS)
-    assert found.mean_ms.value == pytest.approx(20)
-    assert found.missing == 2
+    times = latencies.acknowledged(directory, RUN)
+    assert times.histogram.count == 2
+    assert (times.histogram.min_ns, times.histogram.max_ns) == (10 * MS, 30 * MS)
+    assert times.mean_ms.value == pytest.approx(20)
+    assert times.missing == 2
 
 
 def test_receipt_is_that_of_the_first_copy(directory: Path) -> None:
-    found = latencies.received(directory, RUN)
-    assert found.histogram.count == 3
-    assert (found.histogram.min_ns, found.histogram.max_ns) == (20 * MS, 60 * MS)
-    assert found.mean_ms.value == pytest.approx((20 + 40 + 60) / 3)
-    assert found.missing == 1
+    times = latencies.received(directory, RUN)
+    assert times.histogram.count == 3
+    assert (times.histogram.min_ns, times.histogram.max_ns) == (20 * MS, 60 * MS)
+    assert times.mean_ms.value == pytest.approx((20 + 40 + 60) / 3)
+    assert times.missing == 1
 
 
 def test_visible_counts_from_the_middle_of_the_millisecond_of_the_append(directory: Path) -> None:

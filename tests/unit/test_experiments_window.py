@@ -28,10 +28,10 @@ def test_the_ramps_at_both_ends_are_cut_off() -> None:
     begins, ends = common_window(clients, 0, 20 * S)
     assert begins == pytest.approx(5 * S, abs=0.06 * S)
     assert ends == pytest.approx(16 * S, abs=0.06 * S)
-    found = throughput(clients, 0, 20 * S)
+    rates = throughput(clients, 0, 20 * S)
     # With the ramps it would be (16 + 17 + 15) · 1000 / 20 = 2,400.
-    assert found.records_per_s.value == pytest.approx(3000, rel=0.002)
-    assert found.mb_per_s.value == pytest.approx(3.0, rel=0.002)
+    assert rates.records_per_s.value == pytest.approx(3000, rel=0.002)
+    assert rates.mb_per_s.value == pytest.approx(3.0, rel=0.002)
 
 
 def test_the_measured_time_is_never_exceeded() -> None:
@@ -43,10 +43,10 @@ def test_an_uneven_client_has_an_interval_that_holds_its_mean() -> None:
     each = rng.poisson(100, 400)
     at = tuple((np.arange(401) * S // 20).tolist())
     records = tuple(np.concatenate([[0], np.cumsum(each)]).tolist())
-    found = throughput([Tally(at, records, records)], 0, 20 * S)
-    assert found.records_per_s.low is not None
-    assert found.records_per_s.high is not None
-    assert found.records_per_s.low < 2000 < found.records_per_s.high
+    rates = throughput([Tally(at, records, records)], 0, 20 * S)
+    assert rates.records_per_s.low is not None
+    assert rates.records_per_s.high is not None
+    assert rates.records_per_s.low < 2000 < rates.records_per_s.high
 
 
 def test_clients_that_never_worked_together_have_no_throughput() -> None:
@@ -163,8 +163,8 @@ def test_a_member_beyond_the_partitions_is_waited_for_only_if_it_will_hear() -> 
         event(3, "b", "joins"),
     ]
     assert rebalance_ns(events, 1, 3 * S) is None
-    told = [*events, event(4, "b", "assigned")]
-    assert rebalance_ns(told, 1, 3 * S) == S
+    more_events = [*events, event(4, "b", "assigned")]
+    assert rebalance_ns(more_events, 1, 3 * S) == S
     # Where brokers assign, nothing is moved and nobody is told anything: never out of rest.
     assert list(rests(events, 1, hear_of_nothing=False)) == [Rest(2 * S, None)]
     assert rebalance_ns(events, 1, 3 * S, hear_of_nothing=False) is None

@@ -130,13 +130,15 @@ def test_a_later_experiment_replaces_the_points_and_lines_of_its_kind() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "phrase"),
     [
         ({"machine": {"cores": 64, "memory_mb": 24_000}}, "machines"),
         ({"versions": {"kafka": "3.9.0"}}, "kafka"),
     ],
 )
-def test_facts_of_different_places_say_so_when_joined(change: dict[str, object], said: str) -> None:
+def test_facts_of_different_places_say_so_when_joined(
+    change: dict[str, object], phrase: str
+) -> None:
     both = merged(PRODUCTION, replace(PRODUCTION, **change))  # type: ignore[arg-type]
-    assert any(said in caveat for caveat in both.caveats)
-    assert not any(said in caveat for caveat in merged(PRODUCTION, PRODUCTION).caveats)
+    assert any(phrase in caveat for caveat in both.caveats)
+    assert not any(phrase in caveat for caveat in merged(PRODUCTION, PRODUCTION).caveats)

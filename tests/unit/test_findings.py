@@ -49,10 +49,12 @@ def results(**lost: Sequence[float]) -> list[tuple[dict[str, str], RunMetrics]]:
 
 def test_a_shape_is_judged_for_every_value_of_the_other_axes() -> None:
     shape = Falls(figure="lost_share", over="workload.payload.size_bytes", by=0.1)
-    found = findings([shape], AXES, results(**{"1": [0.5, 0.3, 0.1], "all": [0.5, 0.45, 0.44]}))
-    assert [f.holds for f in found] == [True, False]
-    assert "acks=1" in found[0].sentence
-    assert "0.5 → 0.45 → 0.44" in found[1].sentence
+    judgements = findings(
+        [shape], AXES, results(**{"1": [0.5, 0.3, 0.1], "all": [0.5, 0.45, 0.44]})
+    )
+    assert [f.holds for f in judgements] == [True, False]
+    assert "acks=1" in judgements[0].sentence
+    assert "0.5 → 0.45 → 0.44" in judgements[1].sentence
 
 
 def test_where_holds_an_axis_and_repeats_are_averaged() -> None:
@@ -64,9 +66,9 @@ def test_where_holds_an_axis_and_repeats_are_averaged() -> None:
     )
     one = results(all=[0.1, 0.2, 0.3])
     other = results(all=[0.3, 0.16, 0.5])
-    (found,) = findings([shape], AXES, one + other)
-    assert found.holds, found.sentence
-    assert "0.2 → 0.18 → 0.4" in found.sentence
+    (finding,) = findings([shape], AXES, one + other)
+    assert finding.holds, finding.sentence
+    assert "0.2 → 0.18 → 0.4" in finding.sentence
 
 
 def test_a_cell_without_a_figure_is_not_evidence() -> None:
@@ -101,18 +103,18 @@ def test_other_figures_of_runs_that_were_not_steady_stay() -> None:
     shape = Falls(
         figure="lost_share", over="workload.payload.size_bytes", where={"settings.acks": "1"}
     )
-    found = [unsteady(result) for result in results(**{"1": [0.5, 0.3, 0.1]})]
-    (finding,) = findings([shape], AXES, found)
+    unsteady_results = [unsteady(result) for result in results(**{"1": [0.5, 0.3, 0.1]})]
+    (finding,) = findings([shape], AXES, unsteady_results)
     assert finding.holds and "0.5 → 0.3 → 0.1" in finding.sentence
 
 
 def test_figures_have_names() -> None:
-    found = metrics(0.25, p99=40)
-    assert figure(found, "lost_share") == Estimate(value=0.25)
-    assert figure(found, "latency.p99_ms") == Estimate(value=40)
-    assert figure(found, "latency.max_ms") == Estimate(value=80)
-    assert figure(found, "parts.commit.p50_ms") is None
-    assert figure(found, "share.acknowledged_yet_lost") == Estimate(value=0.005)
+    run_metrics = metrics(0.25, p99=40)
+    assert figure(run_metrics, "lost_share") == Estimate(value=0.25)
+    assert figure(run_metrics, "latency.p99_ms") == Estimate(value=40)
+    assert figure(run_metrics, "latency.max_ms") == Estimate(value=80)
+    assert figure(run_metrics, "parts.commit.p50_ms") is None
+    assert figure(run_metrics, "share.acknowledged_yet_lost") == Estimate(value=0.005)
     for name in ("lost", "latency", "latency.p_ms", "counts.nothing", "parts.commit"):
         with pytest.raises(FieldError, match="is not a figure"):
             check_name(name)

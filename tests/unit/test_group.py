@@ -31,11 +31,11 @@ def test_looking_for_an_id_makes_none(tmp_path: Path) -> None:
 
 
 def test_plain_consumers_and_their_controller_share_one_id(tmp_path: Path) -> None:
-    found: list[str] = []
+    ids: list[str] = []
 
     def make() -> None:
         begin.wait()
-        found.append(Group(pipeline(tmp_path), is_plain=True).make_id())
+        ids.append(Group(pipeline(tmp_path), is_plain=True).make_id())
 
     begin = threading.Barrier(8)
     threads = [threading.Thread(target=make) for _ in range(8)]
@@ -43,8 +43,8 @@ def test_plain_consumers_and_their_controller_share_one_id(tmp_path: Path) -> No
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(found) == 8 and len(set(found)) == 1
-    assert Group(pipeline(tmp_path), is_plain=True).id() == found[0]
+    assert len(ids) == 8 and len(set(ids)) == 1
+    assert Group(pipeline(tmp_path), is_plain=True).id() == ids[0]
     assert files(tmp_path) == ["_pipelines/p/consumers/group.json"]
 
 

@@ -65,12 +65,12 @@ def test_percentiles_are_those_of_the_sorted_values_to_three_digits(
     values: list[int], percents: list[float]
 ) -> None:
     histogram, ordered = of(values), sorted(values)
-    for percent, found in zip(percents, histogram.percentiles(percents), strict=True):
+    for percent, percentile in zip(percents, histogram.percentiles(percents), strict=True):
         # One unit in the last place less, so that 7 % of 100 is the seventh.
         rank = max(1, math.ceil(math.nextafter(percent, -1) * len(ordered) / 100))
         exact = ordered[rank - 1]
-        assert exact <= found <= exact + exact // 1000 or percent == 0
-        assert ordered[0] <= found <= ordered[-1]
+        assert exact <= percentile <= exact + exact // 1000 or percent == 0
+        assert ordered[0] <= percentile <= ordered[-1]
     assert histogram.percentile(0) == ordered[0]
     assert histogram.percentile(100) == ordered[-1]
 

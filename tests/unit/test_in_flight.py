@@ -25,10 +25,10 @@ def _reports(tags: list[int], at_ns: int = 7, error: int = 0) -> Reports:
 
 
 def _drain(ledger: Ledger, most: int = 5) -> list[Rows]:
-    found = []
+    batches = []
     while (rows := ledger.take_complete(most)) is not None:
-        found.append(rows)
-    return found
+        batches.append(rows)
+    return batches
 
 
 def test_rows_leave_in_order_when_they_are_complete() -> None:
@@ -54,15 +54,15 @@ def test_rows_leave_in_order_when_they_are_complete() -> None:
 
 def test_a_silent_message_holds_nobody_up() -> None:
     ledger = Ledger(16)
-    found: list[Rows] = []
+    batches: list[Rows] = []
     for message in range(100):
         ledger.note_sent(1, at_ns=message + 1)
         if message != 5:
             ledger.note_reported(_reports([message]))
-        found += _drain(ledger)
+        batches += _drain(ledger)
     ledger.note_reported(_reports([5], error=-192))
-    found += _drain(ledger)
-    rows = joined(found)
+    batches += _drain(ledger)
+    rows = joined(batches)
     assert sorted(rows.sequence.tolist()) == list(range(100))
     late = rows.sequence.tolist().index(5)
     assert rows.sent_ns[late] == 6
@@ -115,7 +115,7 @@ def test_every_message_leaves_once_with_its_report(seed: int, room: int, hold: i
     rng = Random(seed)
     ledger = Ledger(room)
     under_way: list[int] = []
-    found: list[Rows] = []
+    batches: list[Rows] = []
     sent_at: dict[int, int] = {}
     number = 0
     for now in range(1, 80):
@@ -134,11 +134,11 @@ def test_every_message_leaves_once_with_its_report(seed: int, room: int, hold: i
             ]
             ledger.note_reported(_reports(reported, error=rng.choice((0, 0, -192))))
         if rng.random() < 0.5:
-            found += _drain(ledger)
+            batches += _drain(ledger)
         if rng.random() < 0.1:
             ledger.pass_over()
     assert ledger.under_way == len(under_way)
-    rows = joined([*found, *_drain(ledger), ledger.take_rest()])
+    rows = joined([*batches, *_drain(ledger), ledger.take_rest()])
     assert sorted(rows.sequence.tolist()) == list(range(number))
     for sequence, sent, reported, offset in zip(
         rows.sequence.tolist(),

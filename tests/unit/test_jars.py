@@ -28,7 +28,7 @@ class FakeRegistry:
     content: dict[str, bytes] = field(default_factory=lambda: dict(CONTENT))
     fetches: int = 0
 
-    def __call__(self, wanted: Bundle, directory: Path, java: Path, progress: Progress) -> None:
+    def __call__(self, bundle: Bundle, directory: Path, java: Path, progress: Progress) -> None:
         self.fetches += 1
         for filename, data in self.content.items():
             progress(filename)
@@ -160,10 +160,10 @@ def test_two_at_once_fetch_once(lock_file: Path, cache_dir: Path) -> None:
     proceed = threading.Event()
     registry = FakeRegistry()
 
-    def slow(wanted: Bundle, directory: Path, java: Path, progress: Progress) -> None:
+    def slow(bundle: Bundle, directory: Path, java: Path, progress: Progress) -> None:
         inside.set()
         assert proceed.wait(10), "the second caller was never started"
-        registry(wanted, directory, java, progress)
+        registry(bundle, directory, java, progress)
 
     results: list[tuple[Path, ...]] = []
     first = threading.Thread(target=lambda: results.append(get(lock_file, cache_dir, slow)))
@@ -222,16 +222,16 @@ def test_unknown_bundle_names_the_known_ones(lock_file: Path, cache_dir: Path) -
 
 
 def test_progress_is_reported(lock_file: Path, cache_dir: Path) -> None:
-    told: list[str] = []
+    progress: list[str] = []
     jars.bundle(
         "toy",
         cache_dir,
         java=NO_JAVA,
-        on_progress=told.append,
+        on_progress=progress.append,
         lock_file=lock_file,
         fetch=FakeRegistry(),
     )
-    assert told == list(CONTENT)
+    assert progress == list(CONTENT)
 
 
 def test_changed_lock_gets_its_own_directory(lock_file: Path, cache_dir: Path) -> None:

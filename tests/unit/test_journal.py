@@ -91,23 +91,23 @@ def test_a_cut_journal_is_recovered_up_to_the_cut(written: Path, tmp_path: Path)
     whole = written.read_bytes()
     parquet = written.with_suffix(".parquet")
     rows_before = 0
-    seen = set()
+    row_counts = set()
     for cut in [*range(0, len(whole), 97), *range(len(whole) - 12, len(whole) + 1)]:
         parquet.unlink(missing_ok=True)
         written.write_bytes(whole[:cut])
-        (found,) = recover(tmp_path)
-        assert found.file == parquet
-        assert found.is_complete == (cut == len(whole))
+        (recovered,) = recover(tmp_path)
+        assert recovered.file == parquet
+        assert recovered.is_complete == (cut == len(whole))
         table = pq.read_table(parquet)
         assert table.schema.equals(schema("sent"))
-        assert table.num_rows == found.rows
-        assert table.column("id").to_pylist() == list(range(found.rows))
-        assert found.rows % ROWS == 0
-        assert found.rows >= rows_before  # a later cut never loses more
-        rows_before = found.rows
-        seen.add(found.rows)
-        assert ("the end is missing" in str(found)) != found.is_complete
-    assert seen == {n * ROWS for n in range(BATCHES + 1)}
+        assert table.num_rows == recovered.rows
+        assert table.column("id").to_pylist() == list(range(recovered.rows))
+        assert recovered.rows % ROWS == 0
+        assert recovered.rows >= rows_before  # a later cut never loses more
+        rows_before = recovered.rows
+        row_counts.add(recovered.rows)
+        assert ("the end is missing" in str(recovered)) != recovered.is_complete
+    assert row_counts == {n * ROWS for n in range(BATCHES + 1)}
 
 
 def test_recovering_again_changes_nothing(written: Path, tmp_path: Path) -> None:
@@ -146,13 +146,13 @@ def test_an_empty_trace_is_a_file_without_rows(trace: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("trace", sorted(TRACES))
 def test_schemas_are_those_of_the_domain(trace: str) -> None:
-    for made, column in zip(schema(trace), TRACES[trace], strict=True):
-        assert (made.name, str(made.type), made.nullable) == (
+    for arrow_field, column in zip(schema(trace), TRACES[trace], strict=True):
+        assert (arrow_field.name, str(arrow_field.type), arrow_field.nullable) == (
             column.name,
             column.type,
             column.nullable,
         )
-        assert made.metadata[b"doc"].decode() == column.doc
+        assert arrow_field.metadata[b"doc"].decode() == column.doc
     assert journal_schema(trace).names == schema(trace).names
 
 
@@ -191,9 +191,9 @@ def test_a_full_disk_is_reported_and_the_trace_kept(
             writer.give(partial(journal.append, _columns(batch)))
         writer.finish()
     assert "free disk space" in error.value.fix
-    (found,) = recover(tmp_path)
-    assert found.rows >= ROWS
-    assert not found.is_complete
+    (recovered,) = recover(tmp_path)
+    assert recovered.rows >= ROWS
+    assert not recovered.is_complete
 
 
 def test_a_full_disk_while_parquet_is_written_keeps_the_journal(

@@ -11,10 +11,10 @@ from penstock.testbed.toolchain import Toolchain
 
 
 def test_a_uuid_is_never_taken_for_an_option() -> None:
-    made = {random_uuid() for _ in range(2000)}  # one in 64 would begin with '-'
-    assert len(made) == 2000
-    assert not any(uuid.startswith("-") for uuid in made)
-    assert all(len(base64.urlsafe_b64decode(f"{uuid}==")) == 16 for uuid in made)
+    uuids = {random_uuid() for _ in range(2000)}  # one in 64 would begin with '-'
+    assert len(uuids) == 2000
+    assert not any(uuid.startswith("-") for uuid in uuids)
+    assert all(len(base64.urlsafe_b64decode(f"{uuid}==")) == 16 for uuid in uuids)
 
 
 def make_toolchain(archive: Path) -> Toolchain:

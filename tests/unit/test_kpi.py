@@ -16,10 +16,10 @@ GAME = KpiWeights(bandwidth=0.2, throughput=0.4, no_loss=0.2, no_duplication=0.2
 
 def test_gamma_weighs_its_four_terms() -> None:
     shares = {"bandwidth_share": 0.5, "rate_share": 0.8, "lost_share": 0.1}
-    found = gamma(KpiWeights(), **shares, duplicated_share=0.02)
-    assert found == pytest.approx(0.15 + 0.24 + 0.27 + 0.098)
-    found = gamma(GAME, **shares, duplicated_share=0.02)
-    assert found == pytest.approx(0.1 + 0.32 + 0.18 + 0.196)
+    kpi = gamma(KpiWeights(), **shares, duplicated_share=0.02)
+    assert kpi == pytest.approx(0.15 + 0.24 + 0.27 + 0.098)
+    kpi = gamma(GAME, **shares, duplicated_share=0.02)
+    assert kpi == pytest.approx(0.1 + 0.32 + 0.18 + 0.196)
 
 
 def test_gamma_of_a_perfect_run_is_1_and_of_a_useless_one_0() -> None:
@@ -37,8 +37,8 @@ def test_gamma_of_a_perfect_run_is_1_and_of_a_useless_one_0() -> None:
 
 
 def test_without_a_bandwidth_the_other_terms_share_its_weight() -> None:
-    found = gamma(GAME, bandwidth_share=None, rate_share=0.5, lost_share=0, duplicated_share=0)
-    assert found == pytest.approx((0.2 + 0.2 + 0.2) / 0.8)
+    kpi = gamma(GAME, bandwidth_share=None, rate_share=0.5, lost_share=0, duplicated_share=0)
+    assert kpi == pytest.approx((0.2 + 0.2 + 0.2) / 0.8)
     only_bandwidth = KpiWeights(bandwidth=1, throughput=0, no_loss=0, no_duplication=0)
     assert (
         gamma(only_bandwidth, bandwidth_share=None, rate_share=1, lost_share=0, duplicated_share=0)

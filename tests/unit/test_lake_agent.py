@@ -55,10 +55,10 @@ class Cluster:
 
 @contextmanager
 def serving(
-    tmp_path: Path, link: Link, cluster: Cluster, told: Callable[[str], None] = print
+    tmp_path: Path, link: Link, cluster: Cluster, warn: Callable[[str], None] = print
 ) -> Iterator[tuple[Agent, Checkpoint]]:
     checkpoint = Checkpoint(tmp_path)
-    agent = Agent(checkpoint, link, cluster, 0.1, told)  # type: ignore[arg-type]
+    agent = Agent(checkpoint, link, cluster, 0.1, warn)  # type: ignore[arg-type]
     agent.start()
     try:
         yield agent, checkpoint
@@ -123,7 +123,7 @@ def test_a_plan_that_cannot_be_written_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = Checkpoint.write_plan
-    told: list[str] = []
+    warnings: list[str] = []
 
     def refuse(checkpoint: Checkpoint, plan: Plan) -> None:
         raise OSError("the disk is full")
@@ -131,12 +131,12 @@ def test_a_plan_that_cannot_be_written_is_tried_again(
     monkeypatch.setattr(Checkpoint, "write_plan", refuse)
     monkeypatch.setattr(agents, "_PAUSE_S", 0.05)
     link = Link()
-    with serving(tmp_path, link, Cluster(has=4), told.append) as (_, checkpoint):
+    with serving(tmp_path, link, Cluster(has=4), warnings.append) as (_, checkpoint):
         link.commands.append(TWO)
-        wait_until(lambda: bool(told), timeout_s=5, what="that it is full")
+        wait_until(lambda: bool(warnings), timeout_s=5, what="that it is full")
         monkeypatch.setattr(Checkpoint, "write_plan", written)
         wait_until(lambda: checkpoint.plan() is not None, timeout_s=5, what="the plan")
-    assert told == ["the pipeline continues with its last plan: the disk is full"]
+    assert warnings == ["the pipeline continues with its last plan: the disk is full"]
 
 
 def test_too_few_executors_give_a_warning_and_keep_the_plan(
@@ -144,10 +144,10 @@ def test_too_few_executors_give_a_warning_and_keep_the_plan(
 ) -> None:
     monkeypatch.setattr(agents, "_IDLE_S", 0.1)
     monkeypatch.setattr(agents, "_START_S", 0.3)
-    told: list[str] = []
+    warnings: list[str] = []
     link, cluster = Link(), Cluster(has=2)
     three = Command(version=9, lanes={n: (f"t-{n}",) for n in range(3)})
-    with serving(tmp_path, link, cluster, told.append) as (_, checkpoint):
+    with serving(tmp_path, link, cluster, warnings.append) as (_, checkpoint):
         link.commands.append(three)
         wait_until(
             lambda: bool(link.answers) and link.answers[-1].version == 9,
@@ -156,7 +156,7 @@ def test_too_few_executors_give_a_warning_and_keep_the_plan(
         )
         plan = checkpoint.plan()
     assert plan is not None and plan.lanes == (("t-0",), ("t-1",), ("t-2",))
-    assert told == ["3 lanes are needed, but the cluster provides 2"]
+    assert warnings == ["3 lanes are needed, but the cluster provides 2"]
     assert link.answers[-1].most_lanes == 2
 
 

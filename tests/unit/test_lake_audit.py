@@ -57,9 +57,9 @@ def test_what_the_tables_hold_is_what_the_ledger_says() -> None:
     ],
 )
 def test_every_kind_of_problem_is_reported(held: TableRows, problem: str) -> None:
-    (said,) = row_problems([READ], [IN_LEDGER], [held])
-    assert problem in said
-    assert said.startswith("events: ")
+    (message,) = row_problems([READ], [IN_LEDGER], [held])
+    assert problem in message
+    assert message.startswith("events: ")
 
 
 def test_a_row_doubled_does_not_hide_one_that_is_missing() -> None:
@@ -99,8 +99,8 @@ def test_rows_in_two_tables_are_one_problem() -> None:
     (problem,) = row_problems([READ], [IN_LEDGER], [whole, both])
     assert problem == "events and rejects: 1 rows of t-0 are in both (offsets from 7)"
     without = replace(whole, rows=8, distinct_rows=8)
-    told = [*row_problems([READ], [IN_LEDGER], [without, both])]
-    assert any("events: 1 of the 10 rows of t-0" in one for one in told)
+    problems = [*row_problems([READ], [IN_LEDGER], [without, both])]
+    assert any("events: 1 of the 10 rows of t-0" in one for one in problems)
 
 
 # --- rows of a reland that has not removed them from the rejects yet -----------------------------------
@@ -169,8 +169,8 @@ def test_it_explains_only_rows_of_its_tables_and_partition() -> None:
     ],
 )
 def test_anything_beyond_is_a_problem(changed: list[TableRows], problem: str) -> None:
-    (told,) = judged(*changed)
-    assert problem in told
+    (message,) = judged(*changed)
+    assert problem in message
 
 
 # --- rows and positions of the ledger ------------------------------------------------------------------

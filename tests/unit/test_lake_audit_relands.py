@@ -58,9 +58,9 @@ def reland_killed(fixed: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_reland_that_was_killed(fixed: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     assert look(fixed) == Found([], [])
     reland_killed(fixed, monkeypatch)
-    found = look(fixed)
-    assert found.problems == []
-    (note,) = found.half_landed
+    outcome = look(fixed)
+    assert outcome.problems == []
+    (note,) = outcome.half_landed
     assert f"{REJECTS}: {4 * PER_BATCH} rows of micro-batch 0" in note and "half moved" in note
     reland(fixed)
     assert look(fixed) == Found([], [])
@@ -96,9 +96,9 @@ def test_a_reland_that_was_killed_hides_nothing(
     fixed: Pipeline, monkeypatch: pytest.MonkeyPatch, change: Callable[[Pipeline], str]
 ) -> None:
     reland_killed(fixed, monkeypatch)
-    told = change(fixed)
+    phrase = change(fixed)
     problems = look(fixed).problems
-    assert any(told in problem for problem in problems), problems
+    assert any(phrase in problem for problem in problems), problems
 
 
 def test_the_rejects_set_back_after_a_reland(fixed: Pipeline) -> None:
@@ -124,10 +124,10 @@ def test_any_moment_of_a_reland(fixed: Pipeline, monkeypatch: pytest.MonkeyPatch
 
     original = TableSnapshot.take.__func__  # type: ignore[attr-defined]
 
-    def slow(cls: type[TableSnapshot], wanted: Pipeline, name: str) -> TableSnapshot:
+    def slow(cls: type[TableSnapshot], audited_pipeline: Pipeline, name: str) -> TableSnapshot:
         ended.wait(0.02)
-        found: TableSnapshot = original(cls, wanted, name)
-        return found
+        table: TableSnapshot = original(cls, audited_pipeline, name)
+        return table
 
     monkeypatch.setattr(TableSnapshot, "take", classmethod(slow))
     thread = threading.Thread(target=work)

@@ -74,10 +74,11 @@ def decoding() -> Iterator[Decoding]:
 
 def decode(decoding: Decoding, values: list[bytes | None]) -> list[Any]:
     """Per value its row, or why it is rejected."""
-    found = decoding.decode(values)
-    rows = iter(found.columns.to_pylist())
+    decoded = decoding.decode(values)
+    rows = iter(decoded.columns.to_pylist())
     return [
-        found.rejected[i].kind if i in found.rejected else next(rows) for i in range(len(values))
+        decoded.rejected[i].kind if i in decoded.rejected else next(rows)
+        for i in range(len(values))
     ]
 
 
@@ -127,9 +128,9 @@ def test_a_record_is_judged_alike_alone_and_among_others(
 ) -> None:
     good = with_bytes()
     [alone] = decode(decoding, [value])
-    [first, found, _, last] = decode(decoding, [good, value, None, good])
+    [first, beside_others, _, last] = decode(decoding, [good, value, None, good])
     assert first == last == decode(decoding, [good])[0]
-    assert repr(found) == repr(alone)  # NaN does not equal itself
+    assert repr(beside_others) == repr(alone)  # NaN does not equal itself
     if isinstance(expected, Kind):
         assert alone is expected
     else:

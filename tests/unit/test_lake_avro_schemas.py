@@ -71,8 +71,8 @@ def landed(writer: Any, reader: Any, value: bytes) -> Any:
     columns = avro_columns(json.dumps(reader))
     rows = AvroRows(columns, json.dumps(reader), True)
     rows.learn(1, json.dumps(writer))
-    found = Decoder(rows, columns, lambda _: None).decode([HEAD + value], is_careful=False)
-    return found.rejected[0].kind if found.rejected else found.columns.to_pylist()[0]
+    decoded = Decoder(rows, columns, lambda _: None).decode([HEAD + value], is_careful=False)
+    return decoded.rejected[0].kind if decoded.rejected else decoded.columns.to_pylist()[0]
 
 
 def resolved(writer: Any, reader: Any) -> Any:
@@ -102,17 +102,17 @@ def test_a_decimal_is_landed_exactly_or_rejected(
 ) -> None:
     make: Callable[[int, int], Any] = fixed_decimal if is_fixed else decimal
     data = number.to_bytes(8, "big", signed=True)
-    found = landed(
+    row = landed(
         record(("x", make(4, 2))), record(("x", make(10, 2))), data if is_fixed else sized(data)
     )
-    assert found == (expected if isinstance(expected, Kind) else {"x": expected})
+    assert row == (expected if isinstance(expected, Kind) else {"x": expected})
 
 
 def test_a_decimal_keeps_all_38_digits() -> None:
     number = 12345678901234567890123456789012345678
     schema = record(("x", decimal(38, 2)))
-    found = landed(schema, schema, sized(number.to_bytes(16, "big", signed=True)))
-    assert found == {"x": Decimal("123456789012345678901234567890123456.78")}
+    row = landed(schema, schema, sized(number.to_bytes(16, "big", signed=True)))
+    assert row == {"x": Decimal("123456789012345678901234567890123456.78")}
 
 
 @pytest.mark.parametrize(
@@ -122,12 +122,12 @@ def test_a_decimal_keeps_all_38_digits() -> None:
 def test_the_scale_of_a_decimal_changes_without_loss(
     number: int, scale: int, expected: Any
 ) -> None:
-    found = landed(
+    row = landed(
         record(("x", decimal(4, 2))),
         record(("x", decimal(10, scale))),
         sized(number.to_bytes(2, "big", signed=True)),
     )
-    assert found == (expected if isinstance(expected, Kind) else {"x": expected})
+    assert row == (expected if isinstance(expected, Kind) else {"x": expected})
 
 
 # --- defaults -----------------------------------------------------------------------------------------
@@ -158,8 +158,8 @@ DEFAULTS: list[tuple[str, Any, Any, Any]] = [
     ("kind", "default", "expected"), [pytest.param(*case, id=name) for name, *case in DEFAULTS]
 )
 def test_a_default_is_landed_as_a_value_of_its_type(kind: Any, default: Any, expected: Any) -> None:
-    found = landed(record(("a", "long")), with_default(kind, default), long(1))
-    assert found == {"a": 1, "x": expected}
+    row = landed(record(("a", "long")), with_default(kind, default), long(1))
+    assert row == {"a": 1, "x": expected}
 
 
 def test_a_record_has_the_defaults_of_its_fields() -> None:
@@ -246,17 +246,17 @@ LOGICAL: list[tuple[str, Any, Any, bytes, Any]] = [
 def test_a_logical_type_that_one_schema_lacks_follows_the_reader(
     writer: Any, reader: Any, value: bytes, expected: Any
 ) -> None:
-    found = landed(record(("x", writer)), record(("x", reader)), value)
-    assert found == (expected if isinstance(expected, Kind) else {"x": expected})
+    row = landed(record(("x", writer)), record(("x", reader)), value)
+    assert row == (expected if isinstance(expected, Kind) else {"x": expected})
 
 
 def test_one_type_of_the_writer_is_read_as_two_of_the_reader() -> None:
     one = record(("t", MILLIS), name="One")
     other = {**record(("t", "long"), name="Other"), "aliases": ["One"]}
-    found = landed(
+    row = landed(
         record(("a", one), ("b", "One")), record(("a", one), ("b", other)), long(TIME_MS) * 2
     )
-    assert found == {"a": {"t": TIME}, "b": {"t": TIME_MS}}
+    assert row == {"a": {"t": TIME}, "b": {"t": TIME_MS}}
 
 
 def test_an_alias_does_not_hide_the_field_of_that_name() -> None:

@@ -20,20 +20,20 @@ T = Partition("t", 0)
 
 @given(st.integers(0, 10**6), st.integers(1, 10**5))
 def test_first_outside_is_the_end_whatever_the_size(base: int, size: int) -> None:
-    asked: list[int] = []
+    offsets: list[int] = []
 
     def is_inside(offset: int) -> bool:
-        asked.append(offset)
+        offsets.append(offset)
         return offset < base + size
 
     assert first_outside(base, is_inside) == base + size
-    assert len(asked) <= 2 * size.bit_length() + 1
+    assert len(offsets) <= 2 * size.bit_length() + 1
 
 
 @pytest.fixture
 def producer() -> Iterator[tuple[Producer, str]]:
     """A producer with zstd on a broker of its own, and the address of that broker."""
-    made = Producer(
+    client = Producer(
         {
             "test.mock.num.brokers": 1,
             "bootstrap.servers": "none",
@@ -44,8 +44,8 @@ def producer() -> Iterator[tuple[Producer, str]]:
             "log_level": 2,
         }
     )
-    brokers = made.list_topics(T.topic, timeout=10).brokers.values()
-    yield made, ",".join(f"{b.host}:{b.port}" for b in brokers)
+    brokers = client.list_topics(T.topic, timeout=10).brokers.values()
+    yield client, ",".join(f"{b.host}:{b.port}" for b in brokers)
 
 
 def test_batch_that_decompresses_to_more_than_the_client_takes_is_rejected_and_passed(
@@ -65,10 +65,10 @@ def test_batch_that_decompresses_to_more_than_the_client_takes_is_rejected_and_p
         reasons: list[str] = []
         position = 0
         for _ in range(3):
-            found = lane.gather({T: Range(position, 13, position)}, 10**6, time.monotonic() + 30)
-            values += found.records.values
-            reasons += map(str, found.records.early_rejects().values())
-            position = found.ends[T].offset
+            gathered = lane.gather({T: Range(position, 13, position)}, 10**6, time.monotonic() + 30)
+            values += gathered.records.values
+            reasons += map(str, gathered.records.early_rejects().values())
+            position = gathered.ends[T].offset
         assert position == 13
         assert values == [b"before", None, b"after", b"last"]
         (why,) = reasons

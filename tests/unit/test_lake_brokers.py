@@ -19,12 +19,12 @@ A, B = Partition("t", 0), Partition("t", 1)
 
 
 def answer(value: Any) -> Future[Any]:
-    found: Future[Any] = Future()
+    future: Future[Any] = Future()
     if isinstance(value, Exception):
-        found.set_exception(value)
+        future.set_exception(value)
     else:
-        found.set_result(value)
-    return found
+        future.set_result(value)
+    return future
 
 
 class Admin:
@@ -37,16 +37,18 @@ class Admin:
         self.topics: dict[str, int] = {}
 
     def list_offsets(
-        self, asked: dict[TopicPartition, Any], isolation_level: Any = None, **_: Any
+        self, places: dict[TopicPartition, Any], isolation_level: Any = None, **_: Any
     ) -> dict[Any, Future[Any]]:
-        found = {}
+        futures = {}
         is_open = isolation_level == IsolationLevel.READ_UNCOMMITTED
-        for place in asked:
+        for place in places:
             name = (place.topic, place.partition)
             end = self.open_ends.get(name, self.ends[name]) if is_open else self.ends[name]
             is_error = isinstance(end, KafkaError)
-            found[place] = answer(KafkaException(end) if is_error else SimpleNamespace(offset=end))
-        return found
+            futures[place] = answer(
+                KafkaException(end) if is_error else SimpleNamespace(offset=end)
+            )
+        return futures
 
     def list_topics(self, **_: Any) -> Any:
         topics = {
@@ -55,16 +57,16 @@ class Admin:
         }
         return SimpleNamespace(topics=topics)
 
-    def describe_topics(self, asked: Any, **_: Any) -> dict[str, Future[Any]]:
+    def describe_topics(self, topics: Any, **_: Any) -> dict[str, Future[Any]]:
         return {name: answer(SimpleNamespace(topic_id=f"id of {name}")) for name in self.topics}
 
 
 @pytest.fixture
 def admin(monkeypatch: pytest.MonkeyPatch) -> Admin:
-    made = Admin()
-    monkeypatch.setattr(module, "AdminClient", lambda *_, **__: made)
+    client = Admin()
+    monkeypatch.setattr(module, "AdminClient", lambda *_, **__: client)
     monkeypatch.setattr(module, "TopicCollection", lambda names: names)
-    return made
+    return client
 
 
 @pytest.mark.parametrize(
@@ -82,19 +84,19 @@ def test_a_partition_whose_leader_changes_is_silent_and_the_others_answer(
 ) -> None:
     error = KafkaError(code)
     admin.ends = {A: error, B: 5}
-    asked = Brokers({})
-    assert asked.marks({A, B}) == {B: Marks(5, 5)}
-    assert asked.silent == {A: error.str()}
+    brokers = Brokers({})
+    assert brokers.marks({A, B}) == {B: Marks(5, 5)}
+    assert brokers.silent == {A: error.str()}
     admin.ends[A] = 7
-    assert asked.marks({A, B}) == {A: Marks(7, 7), B: Marks(5, 5)}
-    assert asked.silent == {}
+    assert brokers.marks({A, B}) == {A: Marks(7, 7), B: Marks(5, 5)}
+    assert brokers.silent == {}
 
 
 def test_an_unknown_end_offset_is_not_used(admin: Admin) -> None:
     admin.ends = {A: -1, B: 5}
-    asked = Brokers({})
-    assert asked.marks({A, B}) == {B: Marks(5, 5)}
-    assert "does not know" in asked.silent[A]
+    brokers = Brokers({})
+    assert brokers.marks({A, B}) == {B: Marks(5, 5)}
+    assert "does not know" in brokers.silent[A]
 
 
 def test_if_none_answers_kafka_is_away(admin: Admin) -> None:
@@ -106,18 +108,18 @@ def test_if_none_answers_kafka_is_away(admin: Admin) -> None:
 def test_topics_of_kafka_and_of_the_autoscaler_are_skipped_and_known_to_be(admin: Admin) -> None:
     admin.topics = {"t": 2, "__consumer_offsets": 50, "penstock.p.speeds": 1, "other": 1}
     streams = (Stream(topics=("t", "^__.*", "^penstock"), table="x"),)
-    wanted = Pipeline(name="p", bootstrap_servers="x:1", streams=streams, lake="/lake")
-    asked = Brokers({})
-    partitions, _ = asked.discover(wanted)
+    pipeline = Pipeline(name="p", bootstrap_servers="x:1", streams=streams, lake="/lake")
+    brokers = Brokers({})
+    partitions, _ = brokers.discover(pipeline)
     assert partitions == {A, B}
-    assert asked.skipped == ("__consumer_offsets", "penstock.p.speeds")
+    assert brokers.skipped == ("__consumer_offsets", "penstock.p.speeds")
 
 
 def test_position_beyond_an_open_transaction_is_not_beyond_the_log(admin: Admin) -> None:
     admin.ends, admin.open_ends = {A: 50, B: 50}, {A: 120, B: 70}
-    asked = Brokers({})
-    marks = asked.marks({A, B})
-    assert asked.with_log_ends(marks, {A: Position(100), B: Position(50)}) == {
+    brokers = Brokers({})
+    marks = brokers.marks({A, B})
+    assert brokers.with_log_ends(marks, {A: Position(100), B: Position(50)}) == {
         A: Marks(120, 120),
         B: Marks(50, 50),
     }

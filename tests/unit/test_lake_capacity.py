@@ -45,11 +45,11 @@ def test_only_saturated_cycles_count_and_the_first_ones_do_not() -> None:
     assert len(cycles) == 1
     # Three while it got warm, one that left nothing to read, one that began with nothing to read.
     assert idle == 5
-    found = summarise(cycles, idle)
-    assert found is not None
-    assert found.bytes_per_s.p50 == pytest.approx(10_000)
-    assert found.rows_per_s.p95 == pytest.approx(100)
-    assert found.phase_s == pytest.approx(
+    capacity = summarise(cycles, idle)
+    assert capacity is not None
+    assert capacity.bytes_per_s.p50 == pytest.approx(10_000)
+    assert capacity.rows_per_s.p95 == pytest.approx(100)
+    assert capacity.phase_s == pytest.approx(
         {"gather": 0.1, "decode": 0.2, "write": 0.3, "commit": 0.1, "rest": 0.3}
     )
 

@@ -141,8 +141,8 @@ def test_times_that_no_calendar_has_survive_compaction(pipeline: Pipeline) -> No
         one.land(batch, lambda: at(batch))  # noqa: B023
     assert [*compact(pipeline, 10 * MB)]
     rows = DeltaTable(f"{pipeline.lake}/as").to_pyarrow_table(columns=["kafka_timestamp"])
-    found = rows.column(0).cast(pa.int64()).to_pylist()
-    assert sorted(found) == sorted(odd_us * PER_BATCH)
+    times_us = rows.column(0).cast(pa.int64()).to_pylist()
+    assert sorted(times_us) == sorted(odd_us * PER_BATCH)
     assert_landed_once(pipeline, len(odd_us))
 
 
@@ -275,8 +275,8 @@ def test_they_stay_if_the_tables_are_of_another_pipeline(
     life(replace(other, streams=streams))
     kill_at_commit(pipeline, monkeypatch, 0, 1)
     age(pipeline)
-    told = "as is not marked as this pipeline's; start the pipeline first"
-    assert f"{pipeline.lake}/{told}" in kept(other)
+    reason = "as is not marked as this pipeline's; start the pipeline first"
+    assert f"{pipeline.lake}/{reason}" in kept(other)
     land(life(pipeline), pipeline, 0)
     assert_landed_once(pipeline, 1)
 
@@ -306,16 +306,16 @@ def test_a_checkpoint_that_is_gone_for_good_can_be_named(
     file = tmp_path / "pipeline.yaml"
     file.write_text(specs.dump_yaml(pipeline))
     ask = ["compact", str(file), "--vacuum-hours", "1"]
-    told = CliRunner().invoke(command, ask, catch_exceptions=False).stderr
-    assert f"the checkpoint of writer {one.tables.writer} is not in" in told
-    assert "--gone-writer" in told
+    stderr = CliRunner().invoke(command, ask, catch_exceptions=False).stderr
+    assert f"the checkpoint of writer {one.tables.writer} is not in" in stderr
+    assert "--gone-writer" in stderr
     assert files(pipeline) == 4
-    told = (
+    stderr = (
         CliRunner()
         .invoke(command, [*ask, "--gone-writer", one.tables.writer], catch_exceptions=False)
         .stderr
     )
-    assert "kept" not in told
+    assert "kept" not in stderr
     assert files(pipeline) == 2
     assert_landed_once(pipeline, 1)
 
@@ -340,11 +340,11 @@ def test_a_report_that_is_written_during_the_vacuum_keeps_its_files(
     its report; vacuum looks for reports."""
     one = life(pipeline)
     needed = module._needed
-    told: list[str] = []
+    writes: list[str] = []
 
     def late(*args: Any) -> set[str]:
-        if not told:
-            told.append("writing")
+        if not writes:
+            writes.append("writing")
             write()  # it finds its files beside their place, and puts them back
         return needed(*args)
 
@@ -361,7 +361,7 @@ def test_a_report_that_is_written_during_the_vacuum_keeps_its_files(
 
     monkeypatch.setattr(module, "_needed", late)
     assert [*compact(pipeline, MB, vacuum_hours=1)]
-    assert told
+    assert writes
     land(life(pipeline), pipeline, 1)
     assert_landed_once(pipeline, 2)
 

@@ -116,41 +116,41 @@ class Client:
         return first
 
     def consume(self, _count: int, _timeout: float) -> list[Message]:
-        found, self.rest = self.rest, []
-        return found
+        messages, self.rest = self.rest, []
+        return messages
 
 
 @pytest.fixture
 def client(monkeypatch: pytest.MonkeyPatch) -> Client:
-    made = Client()
+    new_client = Client()
 
     def make(config: dict[str, Any], **_: Any) -> Client:
-        made.config = config
-        return made
+        new_client.config = config
+        return new_client
 
     monkeypatch.setattr(module, "Consumer", make)
-    return made
+    return new_client
 
 
-def gather(lane: LaneConsumer, wanted: dict[Partition, Range], most: int = 10**6) -> Gathered:
-    return lane.gather(wanted, most, until_s=time.monotonic() + 0.3)
+def gather(lane: LaneConsumer, ranges: dict[Partition, Range], most: int = 10**6) -> Gathered:
+    return lane.gather(ranges, most, until_s=time.monotonic() + 0.3)
 
 
 def records(place: Partition, first: int, end: int, epoch: int | None = None) -> list[Message]:
     return [Message(place, offset, epoch=epoch) for offset in range(first, end)]
 
 
-def offsets(found: Gathered) -> dict[Partition, int]:
-    return {partition: position.offset for partition, position in found.ends.items()}
+def offsets(gathered: Gathered) -> dict[Partition, int]:
+    return {partition: position.offset for partition, position in gathered.ends.items()}
 
 
 def test_an_end_that_comes_with_the_records_before_it_is_the_end(client: Client) -> None:
     """Of a transaction: records up to 5, its marker at 6; the next order must begin at 7."""
     lane = LaneConsumer({}, 1000, 1)
     client.lists = [[*records(A, 0, 6), Message(A, 7, KafkaError._PARTITION_EOF)]]
-    found = gather(lane, {A: Range(0, 7, 0)})
-    assert offsets(found) == {A: 7}
-    assert len(found.records) == 6
+    gathered = gather(lane, {A: Range(0, 7, 0)})
+    assert offsets(gathered) == {A: 7}
+    assert len(gathered.records) == 6
     client.lists = [records(A, 7, 9)]
     again = gather(lane, {A: Range(7, 9, 7)})
     assert (offsets(again), again.kept_partitions) == ({A: 9}, 1)
@@ -167,17 +167,17 @@ def test_a_moved_partition_continues_where_the_other_lane_ended(client: Client) 
 def test_it_ends_by_bytes(client: Client) -> None:
     lane = LaneConsumer({}, 1000, 1)
     client.lists = [records(A, 0, 5), records(A, 5, 10), records(A, 10, 15)]
-    found = gather(lane, {A: Range(0, 15, 0)}, most=100)
-    assert offsets(found) == {A: 10}
+    gathered = gather(lane, {A: Range(0, 15, 0)}, most=100)
+    assert offsets(gathered) == {A: 10}
 
 
 def test_records_that_are_gone_end_the_partition_once(client: Client) -> None:
     lane = LaneConsumer({}, 1000, 2)
     gone = Message(A, 5, KafkaError._AUTO_OFFSET_RESET)
     client.lists = [[*records(A, 0, 5), gone], [gone], records(B, 0, 2)]
-    found = gather(lane, {A: Range(0, 9, 0), B: Range(0, 2, 0)})
-    assert offsets(found) == {A: 5, B: 2}
-    assert found.diverged == {}
+    gathered = gather(lane, {A: Range(0, 9, 0), B: Range(0, 2, 0)})
+    assert offsets(gathered) == {A: 5, B: 2}
+    assert gathered.diverged == {}
     assert client.assigned == {B: 0}
     gather(lane, {A: Range(20, 20, 5), B: Range(2, 2, 2)})
     assert client.assigned == {A: 20, B: 0}
@@ -233,9 +233,9 @@ def test_unreadable_batch_that_begins_before_the_position(
 ) -> None:
     ends[3] = 8
     client.lists = [[Message(A, 3, KafkaError._BAD_COMPRESSION)]]
-    found = gather(LaneConsumer({}, 1000, 1), {A: Range(5, 9, 5)})
-    assert offsets(found) == {A: 8}
-    assert found.records.offsets == [5]
+    gathered = gather(LaneConsumer({}, 1000, 1), {A: Range(5, 9, 5)})
+    assert offsets(gathered) == {A: 8}
+    assert gathered.records.offsets == [5]
 
 
 def test_unreadable_batch_whose_end_no_broker_tells_is_tried_again(
@@ -243,24 +243,24 @@ def test_unreadable_batch_whose_end_no_broker_tells_is_tried_again(
 ) -> None:
     ends[2] = TimeoutError("no answer")
     client.lists = [[*records(A, 0, 2), Message(A, 2, KafkaError._BAD_MSG)]]
-    found = gather(LaneConsumer({}, 1000, 1), {A: Range(0, 9, 0)})
-    assert offsets(found) == {A: 2}
-    assert found.records.early_rejects() == {}
-    assert "t-0 at offset 2" in next(iter(found.troubles))
+    gathered = gather(LaneConsumer({}, 1000, 1), {A: Range(0, 9, 0)})
+    assert offsets(gathered) == {A: 2}
+    assert gathered.records.early_rejects() == {}
+    assert "t-0 at offset 2" in next(iter(gathered.troubles))
 
 
 def test_unreadable_answer_without_a_partition_is_a_trouble(client: Client) -> None:
     client.lists = [[Message(Partition("", -1), -1, KafkaError._BAD_MSG)], records(A, 0, 2)]
-    found = gather(LaneConsumer({}, 1000, 1), {A: Range(0, 2, 0)})
-    assert offsets(found) == {A: 2}
-    assert len(found.troubles) == 1
+    gathered = gather(LaneConsumer({}, 1000, 1), {A: Range(0, 2, 0)})
+    assert offsets(gathered) == {A: 2}
+    assert len(gathered.troubles) == 1
 
 
 def test_a_broker_that_is_away_is_a_trouble_and_no_end(client: Client) -> None:
     client.lists = [[Message(A, 0, KafkaError._TRANSPORT)], records(A, 0, 2)]
-    found = gather(LaneConsumer({}, 1000, 1), {A: Range(0, 2, 0)})
-    assert list(found.troubles) == ["NAME: told so"]
-    assert offsets(found) == {A: 2}
+    gathered = gather(LaneConsumer({}, 1000, 1), {A: Range(0, 2, 0)})
+    assert list(gathered.troubles) == ["NAME: told so"]
+    assert offsets(gathered) == {A: 2}
 
 
 # --- logs that were rewritten ----------------------------------------------------------------------
@@ -274,9 +274,9 @@ def test_it_says_the_epoch_of_the_last_record_and_where_that_was(client: Client)
     lane = LaneConsumer({}, 1000, 2)
     end = Message(A, 7, KafkaError._PARTITION_EOF)
     client.lists = [[*records(A, 0, 4, epoch=1), *records(A, 4, 6, epoch=2), end]]
-    found = gather(lane, {A: Range(0, 7, 0), B: Range(3, 9, 3, 5)})
+    gathered = gather(lane, {A: Range(0, 7, 0), B: Range(3, 9, 3, 5)})
     # Nothing came of B.
-    assert found.ends == {A: Position(7, 2, 6), B: Position(3, 5)}
+    assert gathered.ends == {A: Position(7, 2, 6), B: Position(3, 5)}
 
 
 def test_kafka_checks_the_epoch_of_a_position_that_is_taken_up(client: Client) -> None:
@@ -295,30 +295,30 @@ def test_a_position_behind_offsets_without_a_record_is_checked_where_its_epoch_i
     """The marker at 6 may be of a later epoch than the record at 5."""
     lane = LaneConsumer({}, 1000, 1)
     client.lists = [records(A, 7, 9, epoch=2)]
-    found = gather(lane, {A: Range(7, 9, 7, 1, 6)})
+    gathered = gather(lane, {A: Range(7, 9, 7, 1, 6)})
     assert client.checked == [(0, 6, 1)]
-    assert found.records.offsets == [7, 8]
-    assert (found.ends, found.diverged) == ({A: Position(9, 2)}, {})
+    assert gathered.records.offsets == [7, 8]
+    assert (gathered.ends, gathered.diverged) == ({A: Position(9, 2)}, {})
 
 
 def test_a_record_where_there_was_none_shows_another_log(client: Client) -> None:
     lane = LaneConsumer({}, 1000, 2)
     end = Message(A, 9, KafkaError._PARTITION_EOF)
     client.lists = [[*records(A, 6, 9, epoch=2), *records(B, 0, 2), end]]
-    found = gather(lane, {A: Range(7, 9, 7, 1, 6), B: Range(0, 2, 0)})
-    assert found.diverged == {A: 6}
-    assert found.ends == {A: Position(7, 1, 6), B: Position(2)}
-    assert len(found.records) == 2
+    gathered = gather(lane, {A: Range(7, 9, 7, 1, 6), B: Range(0, 2, 0)})
+    assert gathered.diverged == {A: 6}
+    assert gathered.ends == {A: Position(7, 1, 6), B: Position(2)}
+    assert len(gathered.records) == 2
     assert client.assigned == {B: 0}
 
 
 def test_a_truncation_is_asked_for_again_before_it_is_one(client: Client) -> None:
     lane = LaneConsumer({}, 1000, 2)
     client.lists = [[lost(A)], [lost(A)], records(B, 0, 2)]
-    found = gather(lane, {A: Range(5, 9, 5, 1), B: Range(0, 2, 0)})
+    gathered = gather(lane, {A: Range(5, 9, 5, 1), B: Range(0, 2, 0)})
     assert client.checked == [(0, 5, 1)] * 2
-    assert found.diverged == {A: 3}
-    assert offsets(found) == {A: 5, B: 2}
+    assert gathered.diverged == {A: 3}
+    assert offsets(gathered) == {A: 5, B: 2}
     assert client.assigned == {B: 0}
     # After it was recorded, there is no epoch to check.
     client.lists = [records(A, 5, 9, epoch=4)]
@@ -338,10 +338,10 @@ def test_a_late_answer_does_not_truncate_a_log_again_after_it_was_recorded(clien
 def test_an_unconfirmed_truncation_is_ignored(client: Client) -> None:
     lane = LaneConsumer({}, 1000, 1)
     client.lists = [records(A, 5, 7, epoch=1), [lost(A)], records(A, 7, 9, epoch=1), [lost(A)]]
-    found = gather(lane, {A: Range(5, 12, 5, 1)})
+    gathered = gather(lane, {A: Range(5, 12, 5, 1)})
     # Each time for what was read so far.
     assert client.checked == [(0, 5, 1), (0, 7, 1), (0, 9, 1)]
-    assert (found.diverged, offsets(found)) == ({}, {A: 9})
+    assert (gathered.diverged, offsets(gathered)) == ({}, {A: 9})
 
 
 def test_a_broker_that_does_not_know_the_epoch_may_have_lost_everything(client: Client) -> None:
@@ -358,9 +358,9 @@ def test_a_partition_that_cannot_be_assigned_in_time_is_left_for_later(
     lane = LaneConsumer({}, 1000, 2)
     client.is_busy = 10**6
     client.lists = [records(B, 0, 2)]
-    found = gather(lane, {A: Range(5, 9, 5, 1), B: Range(0, 2, 0)})
-    assert offsets(found) == {A: 5, B: 2}
-    assert list(found.troubles) == ["not assigned within 0.01 s: t-0"]
+    gathered = gather(lane, {A: Range(5, 9, 5, 1), B: Range(0, 2, 0)})
+    assert offsets(gathered) == {A: 5, B: 2}
+    assert list(gathered.troubles) == ["not assigned within 0.01 s: t-0"]
     assert client.assigned == {B: 0}
 
 
@@ -370,8 +370,8 @@ def test_a_partition_that_cannot_be_assigned_in_time_is_left_for_later(
 def test_headers_and_pythons_own_overhead_end_a_lanes_part_too(client: Client) -> None:
     large: list[tuple[str, bytes | None]] = [("trace", bytes(1_000_000))]
     client.lists = [[Message(A, offset, headers=large)] for offset in range(100)]
-    found = gather(LaneConsumer({}, 1000, 1), {A: Range(0, 100, 0)}, most=6_000_000)
-    assert (len(found.records), found.size_bytes) == (24, 240)
+    gathered = gather(LaneConsumer({}, 1000, 1), {A: Range(0, 100, 0)}, most=6_000_000)
+    assert (len(gathered.records), gathered.size_bytes) == (24, 240)
 
 
 def test_many_small_records_are_counted_with_what_they_take() -> None:

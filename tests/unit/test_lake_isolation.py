@@ -49,9 +49,9 @@ def children() -> set[int]:
 
 def ids(decoding: Decoding, values: list[bytes | None]) -> list[int | None]:
     """Of a decoding that rejects none."""
-    found = decoding.decode(values)
-    assert not found.rejected
-    return list(found.columns.column("id").to_pylist())
+    decoded = decoding.decode(values)
+    assert not decoded.rejected
+    return list(decoded.columns.column("id").to_pylist())
 
 
 CASES: list[tuple[str, Any]] = [
@@ -91,17 +91,17 @@ CASES: list[tuple[str, Any]] = [
 
 @pytest.mark.parametrize(("name", "expected"), CASES)
 def test_a_record_costs_itself_only(acting: Decoding, name: str, expected: Any) -> None:
-    found = acting.decode([b"1", name.encode(), b"2", None, b"3"])
-    rows = [{k: v for k, v in row.items() if v} for row in found.columns.to_pylist()]
+    decoded = acting.decode([b"1", name.encode(), b"2", None, b"3"])
+    rows = [{k: v for k, v in row.items() if v} for row in decoded.columns.to_pylist()]
     first, second, third = ({"id": n, "s": {"a": n}} for n in (1, 2, 3))
     if isinstance(expected, dict):
         assert rows == [first, {k: v for k, v in expected.items() if v}, second, {}, third]
         return
     kind, words = expected
     assert rows == [first, second, {}, third]
-    assert set(found.rejected) == {1}
-    assert found.rejected[1].kind is kind
-    text = str(found.rejected[1])
+    assert set(decoded.rejected) == {1}
+    assert decoded.rejected[1].kind is kind
+    text = str(decoded.rejected[1])
     assert words in text and len(text) <= 500 and text.isprintable()
 
 
@@ -111,9 +111,9 @@ def test_several_of_them_in_parts_of_any_size(
     monkeypatch.setattr(isolation, "_MOST_RECORDS", 3)
     bad = {1: b"exit", 2: b"list", 5: b"crash", 6: b"exit", 11: b"struct list"}
     values: list[bytes | None] = [bad.get(i, str(i).encode()) for i in range(12)]
-    found = acting.decode(values)
-    assert found.columns.column("id").to_pylist() == [i for i in range(12) if i not in bad]
-    assert set(found.rejected) == set(bad)
+    decoded = acting.decode(values)
+    assert decoded.columns.column("id").to_pylist() == [i for i in range(12) if i not in bad]
+    assert set(decoded.rejected) == set(bad)
 
 
 def test_a_schema_that_ends_the_process_rejects_its_own_records() -> None:
@@ -121,12 +121,12 @@ def test_a_schema_that_ends_the_process_rejects_its_own_records() -> None:
     isolated = Host(LIMITS).add(recipe)
     values: list[bytes | None] = [b"1", b"2", b"3", b"2", b"1"]
     for _ in range(2):  # the second time it is known
-        found = isolated.decode(values, {1: "a", 2: "die", 3: "abc"})
-        assert found.columns.column("id").to_pylist() == [1, 3, 1]
-        assert {str(why) for why in found.rejected.values()} == {
+        decoded = isolated.decode(values, {1: "a", 2: "die", 3: "abc"})
+        assert decoded.columns.column("id").to_pylist() == [1, 3, 1]
+        assert {str(why) for why in decoded.rejected.values()} == {
             "unknown-schema: schema 2 cannot be parsed: it ended the decoder process (exit code 5)"
         }
-        assert set(found.rejected) == {1, 3}
+        assert set(decoded.rejected) == {1, 3}
 
 
 def test_a_process_that_somebody_kills_rejects_no_record(tmp_path: Path) -> None:
@@ -168,9 +168,9 @@ def test_a_record_that_fits_alone_lands_whatever_others_took() -> None:
     assert ids(decoding, [*[b"5 row"] * 9, b"100", b"1"]) == [*[5] * 9, 100, 1]
     assert ids(decoding, [b"50 kept", b"100 hidden"]) == [50, 100]
     assert ids(decoding, [b"30 row"] * 3) == [30] * 3  # fit alone, and not together
-    found = decoding.decode([b"1", b"200", b"2"])
-    assert found.columns.column("id").to_pylist() == [1, 2]
-    assert str(found.rejected[1]) == "too-much-memory: exhausted the memory of 128 MB"
+    decoded = decoding.decode([b"1", b"200", b"2"])
+    assert decoded.columns.column("id").to_pylist() == [1, 2]
+    assert str(decoded.rejected[1]) == "too-much-memory: exhausted the memory of 128 MB"
 
 
 def test_a_function_that_returns_in_a_fork_too_changes_no_answer() -> None:
@@ -189,10 +189,10 @@ def test_an_answer_to_another_request_is_not_used() -> None:
     words = FunctionDecoder(function="lake_functions:answer_itself", columns={"id": "long"})
     decoding = decoding_of(words, Host(LIMITS))
     assert ids(decoding, [b"a"]) == [1]
-    found = decoding.decode([b"b", b"answer", b"c"])
-    assert found.columns.column("id").to_pylist() == [1, 1]
-    assert found.rejected[1].kind is Kind.DECODER_DIED
-    assert "it has the number 1 instead of" in found.rejected[1].detail
+    decoded = decoding.decode([b"b", b"answer", b"c"])
+    assert decoded.columns.column("id").to_pylist() == [1, 1]
+    assert decoded.rejected[1].kind is Kind.DECODER_DIED
+    assert "it has the number 1 instead of" in decoded.rejected[1].detail
 
 
 def test_a_message_has_a_number() -> None:

@@ -36,12 +36,12 @@ LINES = b'{\n  "id": 8,\n  "name": "over several lines"\n}'
 
 def decode(values: list[bytes | None]) -> list[Any]:
     """Per value its columns that are not null, or why it is rejected."""
-    found = DECODING.decode(values)
-    assert not found.ignored
-    rows = iter(found.columns.to_pylist())
+    decoded = DECODING.decode(values)
+    assert not decoded.ignored
+    rows = iter(decoded.columns.to_pylist())
     return [
-        found.rejected[i].kind
-        if i in found.rejected
+        decoded.rejected[i].kind
+        if i in decoded.rejected
         else {name: cell for name, cell in next(rows).items() if cell is not None}
         for i in range(len(values))
     ]
@@ -189,15 +189,15 @@ def test_many_bad_records_do_not_cost_many_reads_each(
 
     monkeypatch.setattr(JsonDecoding, "_read", count)
     values: list[bytes | None] = [b'{"id": oops}', *[GOOD] * good] * (2000 // (good + 1))
-    found = DECODING.decode(values)
+    decoded = DECODING.decode(values)
     # One that names it, one of it alone; and few that are shared by 64 records.
-    assert reads <= 2 * len(found.rejected) + 2000 / 16
+    assert reads <= 2 * len(decoded.rejected) + 2000 / 16
 
 
 def test_reasons_name_the_column_and_not_the_row_of_the_batch() -> None:
-    found = DECODING.decode([GOOD, b'{"id": "two"}', b'{"id": 1, "id": 2}']).rejected
-    assert str(found[1]) == "wrong-type: Column(/id) changed from number to string"
-    assert str(found[2]) == "duplicate-key: Column(/id) was specified twice"
+    rejections = DECODING.decode([GOOD, b'{"id": "two"}', b'{"id": 1, "id": 2}']).rejected
+    assert str(rejections[1]) == "wrong-type: Column(/id) changed from number to string"
+    assert str(rejections[2]) == "duplicate-key: Column(/id) was specified twice"
 
 
 texts = st.sampled_from([v for _, v, _ in RULES] + [GOOD, LINES])
@@ -222,9 +222,9 @@ def test_what_a_record_decodes_to_does_not_depend_on_its_neighbours(values: list
 @settings(max_examples=60)
 @given(objects)
 def test_a_valid_object_is_read_as_pythons_json_reads_it(value: bytes) -> None:
-    said = json.loads(value)
+    parsed = json.loads(value)
     [row] = decode([value])
-    assert row == {name: said[name] for name in ("id", "name", "tags", "d") if name in said}
+    assert row == {name: parsed[name] for name in ("id", "name", "tags", "d") if name in parsed}
 
 
 # --- memory -----------------------------------------------------------------------------------------

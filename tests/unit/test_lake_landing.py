@@ -78,15 +78,15 @@ def test_cut_off_at_any_step_it_is_landed_once(
         cut_before(patched, owner, name, call)
         land(first, pipeline, 1)
     # Spark gives the next life the same micro-batch, and it writes files anew if it is asked to.
-    asked: list[int] = []
+    reads: list[int] = []
 
     def again() -> Sequence[LaneReport]:
-        asked.append(1)
+        reads.append(1)
         return lanes(pipeline, 1)
 
     landed = life(pipeline).land(1, again)
     has_report = name != "write_report"
-    assert bool(asked) != has_report, "what has a report must not be read again"
+    assert bool(reads) != has_report, "what has a report must not be read again"
     assert landed.is_recovered == has_report
     land(life(pipeline), pipeline, 2)
     assert_landed_once(pipeline, 3)
@@ -96,16 +96,16 @@ def test_tables_hold_nothing_that_the_ledger_does_not_know(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = life(pipeline)
-    seen: list[tuple[int, int]] = []
+    totals: list[tuple[int, int]] = []
     add = OpenTable.add
 
     def watched(self: OpenTable, *args: Any) -> None:
         add(self, *args)
-        seen.append((ledger(pipeline).total(), sum(held(pipeline, t).total() for t in TABLES)))
+        totals.append((ledger(pipeline).total(), sum(held(pipeline, t).total() for t in TABLES)))
 
     monkeypatch.setattr(OpenTable, "add", watched)
     land(one, pipeline, 0)
-    assert seen == [(2, 0), (2, PER_BATCH), (2, 2 * PER_BATCH)]
+    assert totals == [(2, 0), (2, PER_BATCH), (2, 2 * PER_BATCH)]
 
 
 def test_the_ledger_keeps_who_landed_what_and_how_far(pipeline: Pipeline) -> None:
@@ -139,12 +139,12 @@ def test_epochs_and_truncations_are_in_the_ledger(pipeline: Pipeline) -> None:
 
     one.land(1, after_a_truncation)
     rows = DeltaTable(f"{pipeline.lake}/{pipeline.ledger_table}").to_pyarrow_table().to_pylist()
-    found = {
+    epochs = {
         row["topic"]: (row["truncated_from"], row["leader_epoch"], row["epoch_end"])
         for row in rows
         if row["batch"] == 1
     }
-    assert found == {"topic-as": (1, 5, 4), "topic-bs": (2, None, None)}
+    assert epochs == {"topic-as": (1, 5, 4), "topic-bs": (2, None, None)}
     one.land(2, lambda: lanes(pipeline, 2)[:1])
     one.land(3, lambda: lanes(pipeline, 3, start=PER_BATCH)[1:])
     assert held(pipeline, "bs") == Counter(range(2 * PER_BATCH))
@@ -187,10 +187,10 @@ def test_files_that_are_gone_before_the_report_are_read_again(pipeline: Pipeline
 
 
 @pytest.mark.parametrize(
-    ("add", "told"), [(0, "which is in no table yet"), (1, "which is in the ledger")]
+    ("add", "reason"), [(0, "which is in no table yet"), (1, "which is in the ledger")]
 )
 def test_files_that_are_gone_after_the_report_are_missed(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, add: int, told: str
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, add: int, reason: str
 ) -> None:
     with monkeypatch.context() as patched, pytest.raises(Killed):
         cut_before(patched, OpenTable, "add", add)
@@ -198,7 +198,7 @@ def test_files_that_are_gone_after_the_report_are_missed(
     for file in Path(pipeline.lake, "as").glob("*.parquet"):
         file.unlink()
     for _ in range(2):
-        with pytest.raises(PenstockError, match=told):
+        with pytest.raises(PenstockError, match=reason):
             land(life(pipeline), pipeline, 0)
     assert held(pipeline, "as") == Counter()
 

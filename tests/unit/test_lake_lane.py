@@ -24,17 +24,17 @@ A, B = Partition("t", 0), Partition("t", 1)
 
 
 class Consumer:
-    def __init__(self, found: Gathered) -> None:
-        self.found = found
+    def __init__(self, reading: Gathered) -> None:
+        self.reading = reading
 
     def gather(self, *_: Any, **__: Any) -> Gathered:
-        return self.found
+        return self.reading
 
 
-def work(ranges: dict[Partition, Range], found: Gathered) -> LaneReport:
+def work(ranges: dict[Partition, Range], reading: Gathered) -> LaneReport:
     streams = (Stream(topics=("t",), table="t"),)
     pipeline = Pipeline(name="p", bootstrap_servers="x:1", streams=streams, lake="/lake")
-    consumer = cast(LaneConsumer, Consumer(found))
+    consumer = cast(LaneConsumer, Consumer(reading))
     report = lane.work(LaneTask(0, 3, ranges), pipeline, consumer, cast(Any, None))
     # As it comes to the driver.
     return specs.parse(specs.dump_json(report), LaneReport, "report.json")
@@ -42,8 +42,8 @@ def work(ranges: dict[Partition, Range], found: Gathered) -> LaneReport:
 
 def test_positions_keep_their_epoch_and_what_was_found_of_the_log() -> None:
     ranges = {A: Range(7, 20, 7, 1, 5), B: Range(9, 30, 9, truncated_from=4)}
-    found = Gathered(ends={A: Position(8, 1, 5), B: Position(9)}, diverged={B: 6})
-    report = work(ranges, found)
+    reading = Gathered(ends={A: Position(8, 1, 5), B: Position(9)}, diverged={B: 6})
+    report = work(ranges, reading)
     batch = BatchReport(batch=3, lanes=(report,))
     assert batch.reached == {A: Position(8, 1, 5), B: Position(9)}
     first, second = report.ranges
@@ -63,18 +63,18 @@ def test_a_truncation_is_in_the_ledger_also_if_nothing_was_read() -> None:
 
 def gathered(values: dict[Partition, list[bytes]]) -> Gathered:
     """Of two partitions in turn, as they come from brokers."""
-    found = Gathered(ends={p: Position(len(v), 1) for p, v in values.items()})
+    reading = Gathered(ends={p: Position(len(v), 1) for p, v in values.items()})
     for offset in range(max(map(len, values.values()))):
         for partition, those in values.items():
             if offset < len(those):
-                found.records.topics.append(partition.topic)
-                found.records.partitions.append(partition.number)
-                found.records.offsets.append(offset)
-                found.records.times_ms.append(1)
-                found.records.keys.append(None)
-                found.records.headers.append(None)
-                found.records.values.append(those[offset])
-    return found
+                reading.records.topics.append(partition.topic)
+                reading.records.partitions.append(partition.number)
+                reading.records.offsets.append(offset)
+                reading.records.times_ms.append(1)
+                reading.records.keys.append(None)
+                reading.records.headers.append(None)
+                reading.records.values.append(those[offset])
+    return reading
 
 
 def test_records_that_end_the_decoder_end_the_part_and_all_is_landed_in_the_end(
@@ -102,17 +102,17 @@ def test_records_that_end_the_decoder_end_the_part_and_all_is_landed_in_the_end(
             parts += 1
             assert parts < 10
             left = {p: v[starts[p] :] for p, v in values.items() if starts[p] < len(v)}
-            found = gathered(left)
-            found.records.offsets = [
+            reading = gathered(left)
+            reading.records.offsets = [
                 offset + starts[Partition("t", number)]
                 for offset, number in zip(
-                    found.records.offsets, found.records.partitions, strict=True
+                    reading.records.offsets, reading.records.partitions, strict=True
                 )
             ]
-            found.ends = {p: Position(len(values[p]), 1) for p in left}
+            reading.ends = {p: Position(len(values[p]), 1) for p in left}
             ranges = {p: Range(starts[p], len(values[p]), starts[p]) for p in left}
             report = lane.work(
-                LaneTask(0, parts, ranges), pipeline, cast(LaneConsumer, Consumer(found)), router
+                LaneTask(0, parts, ranges), pipeline, cast(LaneConsumer, Consumer(reading)), router
             )
             for r in report.ranges:
                 assert r.end > starts[r.name] or len(report.ranges) > 1

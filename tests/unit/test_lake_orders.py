@@ -30,15 +30,15 @@ Reached = Mapping[Partition, int | Position]
 
 
 def ordered(last: Order, reached: Reached, *args: Any, **more: Any) -> Order:
-    found = next_order(last, at(reached), *args, **more)
-    assert isinstance(found, Order), found
-    return found
+    order = next_order(last, at(reached), *args, **more)
+    assert isinstance(order, Order), order
+    return order
 
 
 def stopped(last: Order, reached: Reached, *args: Any, **more: Any) -> Obstacle:
-    found = next_order(last, at(reached), *args, **more)
-    assert isinstance(found, Obstacle), found
-    return found
+    obstacle = next_order(last, at(reached), *args, **more)
+    assert isinstance(obstacle, Obstacle), obstacle
+    return obstacle
 
 
 def at(reached: Reached) -> dict[Partition, Position]:
@@ -47,44 +47,44 @@ def at(reached: Reached) -> dict[Partition, Position]:
 
 
 def test_a_new_pipeline_begins_at_the_first_record_that_is_there() -> None:
-    found = ordered(Order(), {}, {A0: Marks(5, 9), A1: Marks(0, 0)}, IDS)
-    assert found.number == 0
-    assert found.ranges == {A0: Range(5, 9, 5), A1: Range(0, 0, 0)}
-    assert found.has_work and not found.ranges[A1].has_work
+    order = ordered(Order(), {}, {A0: Marks(5, 9), A1: Marks(0, 0)}, IDS)
+    assert order.number == 0
+    assert order.ranges == {A0: Range(5, 9, 5), A1: Range(0, 0, 0)}
+    assert order.has_work and not order.ranges[A1].has_work
 
 
 def test_or_at_the_end_if_so_wanted() -> None:
-    found = ordered(Order(), {}, {A0: Marks(5, 9)}, IDS, begin="latest")
-    assert found.ranges == {A0: Range(9, 9, 9)}
-    assert not found.has_work
+    order = ordered(Order(), {}, {A0: Marks(5, 9)}, IDS, begin="latest")
+    assert order.ranges == {A0: Range(9, 9, 9)}
+    assert not order.has_work
 
 
 def test_the_next_order_starts_where_lanes_ended() -> None:
     first = Order(0, {A0: Range(0, 100, 0), A1: Range(0, 50, 0)}, IDS)
     # A0 was cut by bytes, A1 got more than was known when it was ordered.
-    found = ordered(first, {A0: 40, A1: 60}, {A0: Marks(0, 120), A1: Marks(0, 60)}, IDS)
-    assert found.ranges == {A0: Range(40, 120, 40), A1: Range(60, 60, 60)}
+    order = ordered(first, {A0: 40, A1: 60}, {A0: Marks(0, 120), A1: Marks(0, 60)}, IDS)
+    assert order.ranges == {A0: Range(40, 120, 40), A1: Range(60, 60, 60)}
 
 
 def test_a_new_partition_is_read_from_its_beginning_even_if_the_pipeline_began_at_the_end() -> None:
     first = Order(3, {A0: Range(7, 9, 7)}, IDS)
     marks = {A0: Marks(0, 9), A1: Marks(0, 4), B0: Marks(0, 2)}
-    found = ordered(first, {A0: 9}, marks, IDS, begin="latest")
-    assert found.ranges[A1] == Range(0, 4, 0) and found.ranges[B0] == Range(0, 2, 0)
+    order = ordered(first, {A0: 9}, marks, IDS, begin="latest")
+    assert order.ranges[A1] == Range(0, 4, 0) and order.ranges[B0] == Range(0, 2, 0)
 
 
 def test_a_partition_that_nobody_leads_keeps_its_place() -> None:
     first = Order(3, {A0: Range(7, 9, 7)}, IDS)
-    found = ordered(first, {A0: 8}, {}, IDS)
-    assert found.ranges == {A0: Range(8, 8, 8)} and not found.has_work
+    order = ordered(first, {A0: 8}, {}, IDS)
+    assert order.ranges == {A0: Range(8, 8, 8)} and not order.has_work
 
 
 def test_what_was_deleted_unread_stops_the_pipeline_or_is_noted() -> None:
     first = Order(0, {A0: Range(0, 10, 0)}, IDS)
     obstacle = stopped(first, {A0: 10}, {A0: Marks(25, 40)}, IDS)
     assert "offsets 10 to 24" in obstacle.message and "lost_offsets: continue" in obstacle.fix
-    found = ordered(first, {A0: 10}, {A0: Marks(25, 40)}, IDS, may_lose=True)
-    assert found.ranges == {A0: Range(25, 40, 10)}
+    order = ordered(first, {A0: 10}, {A0: Marks(25, 40)}, IDS, may_lose=True)
+    assert order.ranges == {A0: Range(25, 40, 10)}
     emptied = ordered(first, {A0: 10}, {A0: Marks(25, 25)}, IDS, may_lose=True)
     assert emptied.has_work, "the loss itself must be written down"
 
@@ -105,8 +105,8 @@ partitions = st.builds(Partition, st.sampled_from(["a", "b-c", "x.y_z"]), st.int
 
 
 @given(st.integers(-1, 10**9), st.dictionaries(partitions, ranges))
-def test_spark_keeps_an_order_as_json(number: int, found: dict[Partition, Range]) -> None:
-    order = Order(number, found, {p.topic: "id" for p in found})
+def test_spark_keeps_an_order_as_json(number: int, by_partition: dict[Partition, Range]) -> None:
+    order = Order(number, by_partition, {p.topic: "id" for p in by_partition})
     assert Order.from_offset(json.loads(json.dumps(order.to_offset()))) == order
 
 
@@ -122,10 +122,10 @@ def test_the_leader_epoch_goes_with_the_position() -> None:
     first = Order(0, {A0: Range(0, 10, 0), A1: Range(4, 4, 4, 2, 3)}, IDS)
     marks = {A0: Marks(0, 20), A1: Marks(0, 9)}
     # A1 was not read: it keeps the epoch that it had.
-    found = ordered(first, {A0: Position(10, 7)}, marks, IDS)
-    assert found.ranges == {A0: Range(10, 20, 10, 7), A1: Range(4, 9, 4, 2, 3)}
+    order = ordered(first, {A0: Position(10, 7)}, marks, IDS)
+    assert order.ranges == {A0: Range(10, 20, 10, 7), A1: Range(4, 9, 4, 2, 3)}
     # Nor is it forgotten while nobody leads it.
-    away = ordered(found, {A0: Position(20, 7, 18)}, {A1: Marks(0, 9)}, IDS)
+    away = ordered(order, {A0: Position(20, 7, 18)}, {A1: Marks(0, 9)}, IDS)
     assert away.ranges[A0] == Range(20, 20, 20, 7, 18)
 
 
@@ -138,8 +138,8 @@ def test_a_position_over_offsets_without_a_record_keeps_where_its_epoch_is_known
 
 def test_an_epoch_of_records_that_retention_deleted_is_not_checked() -> None:
     first = Order(0, {A0: Range(0, 10, 0)}, IDS)
-    found = ordered(first, {A0: Position(10, 7, 6)}, {A0: Marks(8, 20)}, IDS)
-    assert found.ranges[A0] == Range(10, 20, 10)
+    order = ordered(first, {A0: Position(10, 7, 6)}, {A0: Marks(8, 20)}, IDS)
+    assert order.ranges[A0] == Range(10, 20, 10)
     lost = ordered(first, {A0: Position(10, 7)}, {A0: Marks(12, 20)}, IDS, may_lose=True)
     assert lost.ranges[A0] == Range(12, 20, 10)
 
@@ -173,8 +173,8 @@ def test_or_it_is_recorded_once_and_read_on_from_the_position() -> None:
 def test_a_short_log_is_not_a_truncation_at_once() -> None:
     """A new leader may tell an older end for a moment."""
     first = Order(0, {A0: Range(0, 10, 0)}, IDS)
-    found = ordered(first, {A0: Position(10, 7)}, {A0: Marks(0, 6)}, IDS)
-    assert found.ranges[A0] == Range(10, 10, 10, 7) and not found.has_work
+    order = ordered(first, {A0: Position(10, 7)}, {A0: Marks(0, 6)}, IDS)
+    assert order.ranges[A0] == Range(10, 10, 10, 7) and not order.has_work
 
 
 # --- orders of an earlier life -----------------------------------------------------------------------
@@ -183,9 +183,9 @@ def test_a_short_log_is_not_a_truncation_at_once() -> None:
 def again(
     order: Order, marks: Mapping[Partition, Marks], ids: Mapping[str, str] = IDS, **more: Any
 ) -> Order:
-    found = repeated(order, marks, ids, **more)
-    assert isinstance(found, Order), found
-    return found
+    result = repeated(order, marks, ids, **more)
+    assert isinstance(result, Order), result
+    return result
 
 
 REPEATED = Order(4, {A0: Range(5, 9, 5, 2), A1: Range(3, 3, 3)}, {"a": "ida"})
@@ -197,14 +197,14 @@ def test_an_order_that_still_holds_is_repeated_as_it_was() -> None:
 
 
 def test_a_repeated_order_does_not_read_another_topic_of_the_same_name() -> None:
-    found = repeated(REPEATED, {A0: Marks(0, 50)}, {"a": "other"})
-    assert isinstance(found, Obstacle) and "created again" in found.message
+    obstacle = repeated(REPEATED, {A0: Marks(0, 50)}, {"a": "other"})
+    assert isinstance(obstacle, Obstacle) and "created again" in obstacle.message
 
 
 def test_what_was_deleted_since_stops_a_repeated_order_or_is_recorded() -> None:
     marks = {A0: Marks(7, 50)}
-    found = repeated(REPEATED, marks, IDS)
-    assert isinstance(found, Obstacle) and "offsets 5 to 6 were deleted" in found.message
+    obstacle = repeated(REPEATED, marks, IDS)
+    assert isinstance(obstacle, Obstacle) and "offsets 5 to 6 were deleted" in obstacle.message
     assert again(REPEATED, marks, may_lose=True).ranges[A0] == Range(7, 9, 5)
     # With what it had lost already.
     more = Order(4, {A0: Range(5, 9, 2)}, {"a": "ida"})
@@ -221,9 +221,9 @@ def test_a_repeated_range_whose_log_is_too_short_stays_as_it_is() -> None:
 
 def test_a_repeated_range_of_which_nobody_knows_is_left_to_a_later_order() -> None:
     """With what it lost, for that is not in the ledger before a lane has reported it."""
-    found = again(LOST, {}, may_lose=True)
-    assert found.ranges == {A0: Range(2, 2, 2, truncated_from=1)}
-    assert not found.has_work
+    order = again(LOST, {}, may_lose=True)
+    assert order.ranges == {A0: Range(2, 2, 2, truncated_from=1)}
+    assert not order.has_work
     # Spark's checkpoint has the order as it was.
     later = ordered(LOST, {}, {A0: Marks(6, 12)}, IDS, may_lose=True)
     assert later.ranges[A0] == Range(6, 12, 2, truncated_from=1)
@@ -233,19 +233,23 @@ def test_a_repeated_range_of_which_nobody_knows_is_left_to_a_later_order() -> No
 
 
 @given(st.sets(partitions), st.integers(1, 7))
-def test_the_default_plan_spreads_all_partitions_evenly(found: set[Partition], lanes: int) -> None:
-    plan = even_plan(lanes, list(found))
+def test_the_default_plan_spreads_all_partitions_evenly(
+    topic_partitions: set[Partition], lanes: int
+) -> None:
+    plan = even_plan(lanes, list(topic_partitions))
     sizes = [len(lane) for lane in plan.lanes]
     assert len(sizes) == lanes and max(sizes) - min(sizes) <= 1
-    assert sorted(p for lane in fitted(plan, found) for p in lane) == sorted(found)
+    assert sorted(p for lane in fitted(plan, topic_partitions) for p in lane) == sorted(
+        topic_partitions
+    )
 
 
 @given(st.sets(partitions), st.sets(partitions), st.integers(1, 4))
 def test_a_plan_is_fitted_to_what_is_there(
     planned: set[Partition], there: set[Partition], lanes: int
 ) -> None:
-    found = fitted(even_plan(lanes, list(planned)), there)
-    assert sorted(p for lane in found for p in lane) == sorted(there)
+    fitted_lanes = fitted(even_plan(lanes, list(planned)), there)
+    assert sorted(p for lane in fitted_lanes for p in lane) == sorted(there)
 
 
 def test_what_a_plan_does_not_know_goes_to_the_lane_with_the_fewest() -> None:

@@ -64,9 +64,9 @@ def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def hosts() -> Iterator[list[Host]]:
-    made: list[Host] = []
-    yield made
-    for host in made:
+    started_hosts: list[Host] = []
+    yield started_hosts
+    for host in started_hosts:
         host.close()
 
 
@@ -85,16 +85,16 @@ def test_a_decoder_process_is_not_asked_for_more_than_may_wait(
         b"5",
         b"600002",
     ]
-    found = decoding_of(GROW, hosts[0]).decode(values)
-    seen: list[Any] = []
+    decoded = decoding_of(GROW, hosts[0]).decode(values)
+    pieces: list[Any] = []
     while True:
-        cells = found.columns.column("grown").to_pylist()
+        cells = decoded.columns.column("grown").to_pylist()
         sizes = [cell and len(cell) for cell in cells]
-        seen.append((found.count, sizes, sorted(found.rejected), sorted(found.ignored)))
-        if found.rest is None:
+        pieces.append((decoded.count, sizes, sorted(decoded.rejected), sorted(decoded.ignored)))
+        if decoded.rest is None:
             break
-        found = found.rest()
-    assert seen == [
+        decoded = decoded.rest()
+    assert pieces == [
         (3, [600_000, 600_000], [1], []),
         (6, [600_001, None, 5, 600_002], [1], [0]),
     ]
@@ -103,21 +103,21 @@ def test_a_decoder_process_is_not_asked_for_more_than_may_wait(
 class Consumer:
     """Has gathered already."""
 
-    def __init__(self, found: Records) -> None:
-        self._found = found
+    def __init__(self, batch: Records) -> None:
+        self._batch = batch
 
-    def gather(self, wanted: Any, *_: Any, **__: Any) -> Gathered:
-        return Gathered(records=self._found, ends={p: Position(r.end) for p, r in wanted.items()})
+    def gather(self, ranges: Any, *_: Any, **__: Any) -> Gathered:
+        return Gathered(records=self._batch, ends={p: Position(r.end) for p, r in ranges.items()})
 
 
-def work(found: Records, lake: Path) -> LaneReport:
-    wanted = pipeline(GROW, lake)
+def work(batch: Records, lake: Path) -> LaneReport:
+    spec = pipeline(GROW, lake)
     for table in ("grown", "p_rejects"):
         (lake / table).mkdir(parents=True)
-    router = Router(wanted)
-    task = LaneTask(0, 0, {p: Range(0, len(found) // 2, 0) for p in PARTITIONS})
+    router = Router(spec)
+    task = LaneTask(0, 0, {p: Range(0, len(batch) // 2, 0) for p in PARTITIONS})
     try:
-        return lane.work(task, wanted, Consumer(found), router)  # type: ignore[arg-type]
+        return lane.work(task, spec, Consumer(batch), router)  # type: ignore[arg-type]
     finally:
         router.close()
 
@@ -170,12 +170,12 @@ def test_json_of_a_few_bytes_is_decoded_in_pieces(
     monkeypatch.setattr(routing, "_LEAST_DECODED_BYTES", MB)
     monkeypatch.setattr(routing, "_PIECE_BYTES", 30_000)
     taken: list[Routed] = []
-    found = records([value] * count)
-    Router(pipeline(decoder)).route_into(taken.append, found)
+    batch = records([value] * count)
+    Router(pipeline(decoder)).route_into(taken.append, batch)
     assert sum(part.size_bytes for part in taken) > 4 * MB
     assert max(part.size_bytes for part in taken) < 2 * MB
     rows = pa.concat_tables(rows for part in taken for rows in part.tables["grown"])
-    assert rows.column("kafka_offset").to_pylist() == found.offsets
+    assert rows.column("kafka_offset").to_pylist() == batch.offsets
 
 
 def test_columns_without_arrays_are_usually_decoded_at_once() -> None:

@@ -42,10 +42,10 @@ def registry() -> Iterator[str]:
 
     class Answer(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            found = answers.get(self.path)
-            self.send_response(200 if found else 404)
+            schema = answers.get(self.path)
+            self.send_response(200 if schema else 404)
             self.end_headers()
-            answer = {"schema": json.dumps(found)} if found else {"error_code": 40403}
+            answer = {"schema": json.dumps(schema)} if schema else {"error_code": 40403}
             self.wfile.write(json.dumps(answer).encode())
 
         def log_message(self, *_: object) -> None: ...
@@ -70,9 +70,9 @@ def avro(number: int, schema: dict[str, Any], row: dict[str, object]) -> bytes:
 
 @pytest.mark.parametrize("name", ["raw.yaml", "events.yaml"])
 def test_the_examples_can_be_run(name: str) -> None:
-    wanted = pipeline_file.load(EXAMPLES / name)
-    assert Path(wanted.lake).is_absolute()
-    for stream in wanted.streams:
+    pipeline = pipeline_file.load(EXAMPLES / name)
+    assert Path(pipeline.lake).is_absolute()
+    for stream in pipeline.streams:
         assert decoding_of(stream.decoder, Host(Limits())).schema.names
 
 
@@ -84,13 +84,13 @@ def test_what_stands_in_other_files_is_taken_in(tmp_path: Path) -> None:
         "name: p\nbootstrap_servers: x:1\nlake: lake\nclient_properties: client.properties\n"
         "streams: [{topics: [t], table: t, decoder: {kind: avro, schema_file: r.avsc}}]\n"
     )
-    wanted = pipeline_file.load(file)
-    assert wanted.lake == str(tmp_path / "lake")
-    decoder = wanted.streams[0].decoder
+    pipeline = pipeline_file.load(file)
+    assert pipeline.lake == str(tmp_path / "lake")
+    decoder = pipeline.streams[0].decoder
     assert isinstance(decoder, AvroDecoder) and json.loads(decoder.schema or "") == OLD
-    config, _ = pipeline_file.client_config(wanted)
+    config, _ = pipeline_file.client_config(pipeline)
     assert config["sasl.password"] == "quiet"
-    assert "quiet" not in repr(wanted)
+    assert "quiet" not in repr(pipeline)
 
 
 def test_records_of_another_schema_are_read_by_the_registrys(registry: str) -> None:
@@ -98,10 +98,10 @@ def test_records_of_another_schema_are_read_by_the_registrys(registry: str) -> N
     decoding = decoding_of(
         AvroDecoder(registry=registry, subject="r-value", schema=schema), Host(Limits())
     )
-    found = decoding.decode([avro(7, OLD, {"a": 1}), b"\1bad", avro(9, OLD, {"a": 2})])
-    assert found.columns.to_pylist() == [{"a": 1, "b": "none"}]
-    assert "does not begin with the number of a schema" in found.rejected[1].detail
-    assert "the registry has no schema 9" in found.rejected[2].detail
+    decoded = decoding.decode([avro(7, OLD, {"a": 1}), b"\1bad", avro(9, OLD, {"a": 2})])
+    assert decoded.columns.to_pylist() == [{"a": 1, "b": "none"}]
+    assert "does not begin with the number of a schema" in decoded.rejected[1].detail
+    assert "the registry has no schema 9" in decoded.rejected[2].detail
     (port,) = free_ports(1)
     words = AvroDecoder(registry=f"http://127.0.0.1:{port}", subject="r", schema=schema)
     away = decoding_of(words, Host(Limits()))
@@ -144,7 +144,7 @@ def landed(at_ms: int, rows: int) -> Landed:
     file = LandedFile(
         table="events", path="x", rows=rows, size_bytes=1, written_ms=at_ms, stats="{}"
     )
-    found = LandedRange(
+    landed_range = LandedRange(
         topic="t",
         partition=0,
         start=10,
@@ -159,7 +159,7 @@ def landed(at_ms: int, rows: int) -> Landed:
         batch=0,
         lane=0,
         files=(file,),
-        ranges=(found,),
+        ranges=(landed_range,),
         oldest_ms=at_ms - 3000,
         newest_ms=at_ms,
         rejects={"not-json": 2, "no-table": 1},

@@ -53,7 +53,7 @@ class Registry:
 
 @pytest.fixture
 def registry() -> Iterator[Registry]:
-    found = Registry(
+    state = Registry(
         {7: json.dumps(OLD), 8: '"string"', 9: "{", 10: '["null"]', 11: json.dumps(NEW)}
     )
 
@@ -63,15 +63,15 @@ def registry() -> Iterator[Registry]:
         def do_GET(self) -> None:
             number = int(self.path.rpartition("/")[2])
             with lock:
-                found.asked[number] += 1
-                found.asking += 1
-                found.most_asking = max(found.most_asking, found.asking)
-            time.sleep(found.takes_s)
-            text = found.answers.get(number, 404)
+                state.asked[number] += 1
+                state.asking += 1
+                state.most_asking = max(state.most_asking, state.asking)
+            time.sleep(state.takes_s)
+            text = state.answers.get(number, 404)
             if isinstance(text, list):
                 text = text.pop(0)
             with lock:
-                found.asking -= 1
+                state.asking -= 1
             self.send_response(text if isinstance(text, int) else 200)
             self.end_headers()
             answer = {"error_code": 40403} if isinstance(text, int) else {"schema": text}
@@ -83,10 +83,10 @@ def registry() -> Iterator[Registry]:
         request_queue_size = 64
 
     server = Server(("127.0.0.1", 0), Answer)
-    found.address = f"http://127.0.0.1:{server.server_port}"
+    state.address = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    yield found
+    yield state
     server.shutdown()
     thread.join()
     server.server_close()
@@ -116,16 +116,16 @@ def test_a_schema_that_is_not_a_record_rejects_its_own_records_only(registry: Re
         b"",
         None,
     ]
-    found = decoding.decode(values)
-    assert found.columns.to_pylist() == [
+    decoded = decoding.decode(values)
+    assert decoded.columns.to_pylist() == [
         {"a": 1, "b": "none"},
         {"a": 2, "b": "x"},
         {"a": None, "b": None},
     ]
-    kinds = [found.rejected[i].kind for i in (1, 2, 3, 5, 6, 7, 8)]
+    kinds = [decoded.rejected[i].kind for i in (1, 2, 3, 5, 6, 7, 8)]
     assert kinds == [Kind.UNKNOWN_SCHEMA] * 4 + [Kind.NOT_AVRO] * 3
-    assert str(found.rejected[5]) == "unknown-schema: the registry has no schema 12"
-    assert "not an Avro record" in found.rejected[1].detail
+    assert str(decoded.rejected[5]) == "unknown-schema: the registry has no schema 12"
+    assert "not an Avro record" in decoded.rejected[1].detail
 
 
 NO_12 = Rejection(Kind.UNKNOWN_SCHEMA, "the registry has no schema 12")
@@ -137,12 +137,12 @@ def test_a_registry_is_asked_again_for_what_it_did_not_have_but_less_and_less(
     now_s = 1000.0
     monkeypatch.setattr(registry_module, "time", SimpleNamespace(monotonic=lambda: now_s))
     client = registry_module.Registry(registry.address)
-    asked: list[float] = []
+    request_times_s: list[float] = []
     for now_s in range(1000, 1200):
         assert client.schemas([7, 12]) == {7: json.dumps(OLD), 12: NO_12}
-        if registry.asked[12] > len(asked):
-            asked.append(now_s - 1000)
-    assert asked == [0, 10, 30, 70, 130, 190] and registry.asked[7] == 1
+        if registry.asked[12] > len(request_times_s):
+            request_times_s.append(now_s - 1000)
+    assert request_times_s == [0, 10, 30, 70, 130, 190] and registry.asked[7] == 1
     registry.answers[12] = "new"
     now_s = 1250
     assert client.schemas([12]) == {12: "new"}
@@ -165,8 +165,8 @@ def test_many_numbers_are_asked_for_at_once_and_each_once(registry: Registry) ->
     registry.takes_s = 0.02
     client = registry_module.Registry(registry.address)
     for _ in range(2):
-        found = client.schemas(range(1000, 1300))
-        assert len(found) == 300 and all(isinstance(why, Rejection) for why in found.values())
+        schemas = client.schemas(range(1000, 1300))
+        assert len(schemas) == 300 and all(isinstance(why, Rejection) for why in schemas.values())
     assert set(registry.asked.values()) == {1}
     assert 8 <= registry.most_asking <= 16
 
@@ -178,10 +178,10 @@ def test_a_number_that_is_refused_rejects_its_own_records_only(registry: Registr
     for number in (5, 6):  # with one that is answered, and after that alone
         both: list[bytes | None] = [head(number) + b"\x02", good]
         values = both[: 7 - number]
-        found = decoding.decode(values)
-        assert len(found.columns) == len(values) - 1
+        decoded = decoding.decode(values)
+        assert len(decoded.columns) == len(values) - 1
         detail = f"the registry refuses access to schema {number} (HTTP 403)"
-        assert found.rejected == {0: Rejection(Kind.UNKNOWN_SCHEMA, detail)}
+        assert decoded.rejected == {0: Rejection(Kind.UNKNOWN_SCHEMA, detail)}
 
 
 def test_a_refused_lane_rejects_no_record(registry: Registry) -> None:
@@ -211,8 +211,8 @@ def test_a_registry_that_is_away_is_not_asked_for_all_that_wait(registry: Regist
     registry.takes_s = 0.02
     with pytest.raises(LaneBlocked, match="HTTP Error 500"):
         registry_module.Registry(registry.address).schemas(range(1000, 3000))
-    asked = registry.asked.total()
-    assert asked < 200 and registry.asking == 0
+    requests = registry.asked.total()
+    assert requests < 200 and registry.asking == 0
 
 
 @pytest.mark.parametrize(
@@ -245,9 +245,9 @@ def test_a_field_that_the_reader_lacks_is_checked_too(registry: Registry) -> Non
         head(13) + b"\x04\x00\x02x\x01",
         good,
     ]
-    found = decoding.decode(values)
-    assert [row["a"] for row in found.columns.to_pylist()] == [2, 2]
-    assert [found.rejected[i].kind for i in (1, 2, 3)] == [Kind.NOT_AVRO] * 3
+    decoded = decoding.decode(values)
+    assert [row["a"] for row in decoded.columns.to_pylist()] == [2, 2]
+    assert [decoded.rejected[i].kind for i in (1, 2, 3)] == [Kind.NOT_AVRO] * 3
 
 
 @pytest.mark.parametrize("answer", ["away", "500", "200", "404", "410"])

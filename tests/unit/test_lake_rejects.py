@@ -82,20 +82,20 @@ class Record:
         return self.headers_
 
 
-def records(*made: Record | bytes | None) -> Records:
-    found = Records()
-    messages: Any = [m if isinstance(m, Record) else Record(m, i) for i, m in enumerate(made)]
-    found.add(messages)
-    return found
+def records(*contents: Record | bytes | None) -> Records:
+    batch = Records()
+    messages: Any = [m if isinstance(m, Record) else Record(m, i) for i, m in enumerate(contents)]
+    batch.add(messages)
+    return batch
 
 
 def pipeline(*streams: Stream, **more: Any) -> Pipeline:
     return Pipeline(name="p", bootstrap_servers="x:1", streams=streams, lake="lake", **more)
 
 
-def route(stream: Stream, found: Records) -> Routed:
+def route(stream: Stream, batch: Records) -> Routed:
     router = Router(pipeline(stream))
-    done = router.route(found)
+    done = router.route(batch)
     router.close()
     return done
 
@@ -184,8 +184,8 @@ def test_whatever_fails_is_found_by_halves(
     fragile: Callable[[Any], None], error: Any, kind: Kind, bad: set[int]
 ) -> None:
     fragile(error)
-    found = records(*(b"bad" if i in bad else b"good" for i in range(7)))
-    done = route(Stream(topics=("orders",), table="t"), found)
+    batch = records(*(b"bad" if i in bad else b"good" for i in range(7)))
+    done = route(Stream(topics=("orders",), table="t"), batch)
     assert offsets(done, "t") == [i for i in range(7) if i not in bad]
     assert offsets(done, "p_rejects") == sorted(bad)
     assert done.rejects == {kind: len(bad)}
@@ -219,13 +219,13 @@ NOT_UTF8 = UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
 
 
 def test_a_header_name_that_is_not_utf8_rejects_its_record_only() -> None:
-    found = records(
+    batch = records(
         Record(b"a", 0, headers_=[("h", b"1")]),
         Record(b"b", 1, headers_=NOT_UTF8),
         Record(b"c", 2),
     )
-    found.add([Record(b"d", 3)])  # type: ignore[list-item]
-    done = route(Stream(topics=("orders",), table="t"), found)
+    batch.add([Record(b"d", 3)])  # type: ignore[list-item]
+    done = route(Stream(topics=("orders",), table="t"), batch)
     assert [(r["kafka_offset"], r["kafka_headers"]) for r in rows(done, "t")] == [
         (0, [{"key": "h", "value": b"1"}]),
         (2, None),
@@ -240,9 +240,9 @@ def test_a_header_name_that_is_not_utf8_rejects_its_record_only() -> None:
 def test_the_real_client_gives_such_a_header_once_and_with_a_hole_in_it() -> None:
     """Many messages: in a loop that Python has optimised, the client's error would go unnoticed."""
     bad = {0, 1, 40, 41, 99}
-    found = Records()
-    found.add(bad_headers.messages([i not in bad for i in range(100)]))
-    done = route(Stream(topics=(bad_headers.TOPIC,), table="t"), found)
+    batch = Records()
+    batch.add(bad_headers.messages([i not in bad for i in range(100)]))
+    done = route(Stream(topics=(bad_headers.TOPIC,), table="t"), batch)
     assert len(rows(done, "t")) == 95
     assert {row["kafka_headers"][0]["key"] for row in rows(done, "t")} == {"good"}
     assert {row["value"] for row in rows(done, "p_rejects")} == {b"v%d" % i for i in bad}
@@ -253,11 +253,11 @@ def test_the_real_client_gives_such_a_header_once_and_with_a_hole_in_it() -> Non
 
 @pytest.mark.parametrize("header", [("\ud800", b"v"), ("h", 5), (5, b"v"), "h", ("h", b"v", b"w")])
 def test_headers_that_no_column_holds_reject_their_record_only(header: Any) -> None:
-    found = Records(
+    batch = Records(
         ["orders"] * 3, [0] * 3, [0, 1, 2], [1] * 3, [b"k"] * 3,
         [[("h", b"1")], [header], None], [b"v"] * 3,
     )  # fmt: skip
-    done = route(Stream(topics=("orders",), table="t"), found)
+    done = route(Stream(topics=("orders",), table="t"), batch)
     assert offsets(done, "t") == [0, 2]
     [bad] = rows(done, "p_rejects")
     assert bad["kafka_offset"] == 1 and bad["value"] == b"v"
@@ -276,8 +276,8 @@ def test_headers_that_no_column_holds_reject_their_record_only(header: Any) -> N
     ],
 )
 def test_a_timestamp_that_no_calendar_has_is_null(time_ms: int, year: int | None) -> None:
-    found = records(Record(b"a", 0, timestamp_=(1, time_ms)), b"b")
-    first, second = rows(route(Stream(topics=("orders",), table="t"), found), "t")
+    batch = records(Record(b"a", 0, timestamp_=(1, time_ms)), b"b")
+    first, second = rows(route(Stream(topics=("orders",), table="t"), batch), "t")
     assert (first["kafka_timestamp"] and first["kafka_timestamp"].year) == year
     assert second["kafka_timestamp"].year == 2023
 
@@ -287,10 +287,10 @@ def test_a_timestamp_that_no_calendar_has_is_null(time_ms: int, year: int | None
 
 @given(st.text(st.characters(), max_size=3000))
 def test_a_reason_is_one_printable_line_that_a_column_takes(text: str) -> None:
-    for made in (one_line(text), str(Rejection(Kind.NOT_JSON, text)), described(ValueError(text))):
-        assert len(made.splitlines()) <= 1
-        assert not any(ord(sign) < 32 or 0x7F <= ord(sign) < 0xA0 for sign in made)
-        pa.array([made], pa.string()).validate(full=True)
+    for line in (one_line(text), str(Rejection(Kind.NOT_JSON, text)), described(ValueError(text))):
+        assert len(line.splitlines()) <= 1
+        assert not any(ord(sign) < 32 or 0x7F <= ord(sign) < 0xA0 for sign in line)
+        pa.array([line], pa.string()).validate(full=True)
     assert len(str(Rejection(Kind.NOT_JSON, text))) <= 500
 
 
@@ -300,20 +300,20 @@ def test_a_reason_is_one_printable_line_that_a_column_takes(text: str) -> None:
 class Consumer:
     """Has gathered already."""
 
-    def __init__(self, found: Records) -> None:
-        self._found = found
+    def __init__(self, batch: Records) -> None:
+        self._batch = batch
 
-    def gather(self, wanted: Any, most_bytes: int, until_s: float) -> Gathered:
-        return Gathered(records=self._found, ends={p: Position(r.end) for p, r in wanted.items()})
+    def gather(self, ranges: Any, most_bytes: int, until_s: float) -> Gathered:
+        return Gathered(records=self._batch, ends={p: Position(r.end) for p, r in ranges.items()})
 
 
-def land(wanted: Pipeline, found: Records) -> LaneReport:
-    router = Router(wanted)
-    tables = Tables(Path(wanted.lake), "id")
-    tables.prepare(wanted, router.schemas())
+def land(spec: Pipeline, batch: Records) -> LaneReport:
+    router = Router(spec)
+    tables = Tables(Path(spec.lake), "id")
+    tables.prepare(spec, router.schemas())
     place = Partition("orders", 0)
-    task = LaneTask(0, 0, {place: Range(0, len(found), 0)}, 0)
-    report = lane.work(task, wanted, Consumer(found), router)  # type: ignore[arg-type]
+    task = LaneTask(0, 0, {place: Range(0, len(batch), 0)}, 0)
+    report = lane.work(task, spec, Consumer(batch), router)  # type: ignore[arg-type]
     for file in report.files:
         tables[file.table].add([file], {"id": 0})
     router.close()
@@ -324,10 +324,10 @@ def test_a_lane_reports_its_rejects_and_every_file_can_be_read(tmp_path: Path) -
     stream = Stream(
         topics=("orders",), decoder=JSON, table_by=TableBy(column="type", tables={"a": "as"})
     )
-    wanted = replace(pipeline(stream), lake=str(tmp_path))
+    spec = replace(pipeline(stream), lake=str(tmp_path))
     bad_header = Record(b'{"id": 1, "type": "a"}', 3, headers_=NOT_UTF8)
-    found = records(b'{"type": "a"}', b'{"type": "\xff"}', b'{"type": "b"}', bad_header, b"no")
-    report = land(wanted, found)
+    batch = records(b'{"type": "a"}', b'{"type": "\xff"}', b'{"type": "b"}', bad_header, b"no")
+    report = land(spec, batch)
     assert report.rejects == {"bad-header": 1, "not-utf8": 1, "no-table": 1, "not-json": 1}
     assert report.ranges[0].rows == {"as": 1, "p_rejects": 4}
     for table, count in report.ranges[0].rows.items():
@@ -339,7 +339,7 @@ def test_a_lane_reports_its_rejects_and_every_file_can_be_read(tmp_path: Path) -
 
 def landed(rows_landed: int, rejects: dict[str, int], ignored: int = 0) -> Landed:
     count = rows_landed + ignored
-    found = LandedRange(
+    landed_range = LandedRange(
         topic="orders",
         partition=0,
         start=0,
@@ -349,7 +349,7 @@ def landed(rows_landed: int, rejects: dict[str, int], ignored: int = 0) -> Lande
         ignored=ignored,
         rows={"t": rows_landed - sum(rejects.values()), "p_rejects": sum(rejects.values())},
     )
-    report = LaneReport(batch=0, lane=0, ranges=(found,), rejects=rejects)
+    report = LaneReport(batch=0, lane=0, ranges=(landed_range,), rejects=rejects)
     return Landed(BatchReport(batch=0, lanes=(report,)), 0.0, 0, False)
 
 
@@ -358,17 +358,17 @@ def watch(**settings: Any) -> RejectWatch:
 
 
 def test_a_warning_comes_once_until_it_was_much_less() -> None:
-    found = watch()
-    assert found.add(1000, {"not-json": 10}, 0.0) is None, "1 % is not more than 1 %"
-    alarm = found.add(1000, {"not-json": 90, "no-table": 5}, 10.0)
+    reject_watch = watch()
+    assert reject_watch.add(1000, {"not-json": 10}, 0.0) is None, "1 % is not more than 1 %"
+    alarm = reject_watch.add(1000, {"not-json": 90, "no-table": 5}, 10.0)
     assert alarm is not None and not alarm.must_stop
     assert "105 of the 2,000 records of the last minute were rejected (5.25%)" in alarm.message
     assert "100 not-json, 5 no-table" in alarm.message and "p_rejects" in alarm.fix
-    assert found.add(1000, {"not-json": 500}, 20.0) is None
-    assert found.add(100_000, {"not-json": 100}, 30.0) is None, "0.7 % is not much less"
-    assert found.add(1000, {"not-json": 600}, 40.0) is None
-    assert found.add(1000, {}, 200.0) is None
-    assert found.add(1000, {"not-json": 900}, 210.0) is not None
+    assert reject_watch.add(1000, {"not-json": 500}, 20.0) is None
+    assert reject_watch.add(100_000, {"not-json": 100}, 30.0) is None, "0.7 % is not much less"
+    assert reject_watch.add(1000, {"not-json": 600}, 40.0) is None
+    assert reject_watch.add(1000, {}, 200.0) is None
+    assert reject_watch.add(1000, {"not-json": 900}, 210.0) is not None
 
 
 def test_what_is_ignored_was_read_too() -> None:
@@ -379,18 +379,18 @@ def test_what_is_ignored_was_read_too() -> None:
 
 
 def test_only_the_last_minute_counts() -> None:
-    found = watch(rejects_warn_share=0.5)
-    assert found.add(1000, {}, 0.0) is None
-    assert found.add(100, {"not-json": 100}, 59.0) is None
-    assert found.add(1, {"not-json": 1}, 61.0) is not None
+    reject_watch = watch(rejects_warn_share=0.5)
+    assert reject_watch.add(1000, {}, 0.0) is None
+    assert reject_watch.add(100, {"not-json": 100}, 59.0) is None
+    assert reject_watch.add(1, {"not-json": 1}, 61.0) is not None
 
 
 def test_it_stops_above_the_second_share_and_not_for_one_record() -> None:
-    found = watch(rejects_stop_share=0.5)
-    first = found.add(1, {"not-json": 1}, 0.0)
+    reject_watch = watch(rejects_stop_share=0.5)
+    first = reject_watch.add(1, {"not-json": 1}, 0.0)
     assert first is not None and not first.must_stop
-    assert found.add(18, {"not-json": 18}, 1.0) is None
-    alarm = found.add(20, {"not-json": 1}, 2.0)
+    assert reject_watch.add(18, {"not-json": 18}, 1.0) is None
+    alarm = reject_watch.add(20, {"not-json": 1}, 2.0)
     assert alarm is not None and alarm.must_stop
     assert "`rejects_stop_share` is 50.00%" in alarm.message
     assert watch().add(100, {"not-json": 100}, 0.0) != alarm
@@ -406,8 +406,8 @@ def test_kinds_are_shown_by_their_number() -> None:
 
 @pytest.fixture
 def prepared(tmp_path: Path) -> Iterator[Prepared]:
-    wanted = pipeline(Stream(topics=("orders",), table="t"), rejects_stop_share=0.5)
-    yield Prepared(LaneJob(wanted, {}, Checkpoint(tmp_path), "id"), None)  # type: ignore[arg-type]
+    spec = pipeline(Stream(topics=("orders",), table="t"), rejects_stop_share=0.5)
+    yield Prepared(LaneJob(spec, {}, Checkpoint(tmp_path), "id"), None)  # type: ignore[arg-type]
 
 
 def test_it_warns_and_then_asks_to_stop(prepared: Prepared) -> None:
@@ -423,17 +423,19 @@ def test_it_warns_and_then_asks_to_stop(prepared: Prepared) -> None:
 
 
 def test_the_outcome_says_how_many_and_why(capsys: pytest.CaptureFixture[str]) -> None:
-    wanted = pipeline(Stream(topics=("orders",), table="t"))
-    found = Watch(wanted.rejects_table, 0.0)
-    found.add(landed(1000, {"not-json": 20, "no-table": 1}), 1.0)
-    status = found.status(1.0)
+    spec = pipeline(Stream(topics=("orders",), table="t"))
+    status_watch = Watch(spec.rejects_table, 0.0)
+    status_watch.add(landed(1000, {"not-json": 20, "no-table": 1}), 1.0)
+    status = status_watch.status(1.0)
     assert "; 21 rejected: 20 not-json, 1 no-table" in command._line(status)
     assert "21 records were rejected (20 not-json, 1 no-table): see p_rejects." in (
-        landing.Summary(wanted, status).outcome
+        landing.Summary(spec, status).outcome
     )
-    output.emit_json(landing.Summary(wanted, status, Alarm("too many", "", True)).to_data())
-    said = json.load(io.StringIO(capsys.readouterr().out))
-    assert said["rejects"] == {"not-json": 20, "no-table": 1} and said["stopped_by"] == "too many"
+    output.emit_json(landing.Summary(spec, status, Alarm("too many", "", True)).to_data())
+    report = json.load(io.StringIO(capsys.readouterr().out))
+    assert (
+        report["rejects"] == {"not-json": 20, "no-table": 1} and report["stopped_by"] == "too many"
+    )
 
 
 @pytest.mark.parametrize(
@@ -462,21 +464,21 @@ def test_a_worker_keeps_a_sorter_until_the_pipeline_changes(
 
     monkeypatch.setattr(workers, "Router", Closing)
     monkeypatch.setattr(workers, "_routers", {})
-    wanted = pipeline(Stream(topics=("a",), table="t"))
-    job = LaneJob(wanted, {}, Checkpoint(Path("none")), "id")
+    spec = pipeline(Stream(topics=("a",), table="t"))
+    job = LaneJob(spec, {}, Checkpoint(Path("none")), "id")
     first = workers._router_of(job)
     assert workers._router_of(job) is first and not closed
-    second = workers._router_of(replace(job, pipeline=replace(wanted, record_seconds=1.0)))
+    second = workers._router_of(replace(job, pipeline=replace(spec, record_seconds=1.0)))
     assert second is not first and closed == [first]
 
 
 def test_a_sorter_hands_its_limits_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = []
+    limits = []
 
     def note(decoder: Decoder, host: Host) -> Decoding:
-        seen.append((host.limits.record_s, host.limits.record_memory_mb))
+        limits.append((host.limits.record_s, host.limits.record_memory_mb))
         return Fragile()
 
     monkeypatch.setattr(routing, "decoding_of", note)
     Router(pipeline(Stream(topics=("a",), table="t"), record_seconds=1.5, record_memory_mb=99))
-    assert seen == [(1.5, 99)]
+    assert limits == [(1.5, 99)]

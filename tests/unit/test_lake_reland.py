@@ -90,11 +90,11 @@ def _lane(pipeline: Pipeline) -> LaneReport:
             offsets = part.column("kafka_offset").to_pylist()
             rows[table] += len(offsets)
             sums[table] += sum(offsets)
-    found = LandedRange(
+    landed_range = LandedRange(
         topic=TOPIC, partition=0, start=0, end=count, known_end=count, lost_from=0, rows=rows,
         offset_sums={table: str(total) for table, total in sums.items()},
     )  # fmt: skip
-    return LaneReport(batch=0, lane=0, files=tuple(files), ranges=(found,))
+    return LaneReport(batch=0, lane=0, files=tuple(files), ranges=(landed_range,))
 
 
 def held(pipeline: Pipeline, table: str) -> list[int]:
@@ -104,15 +104,15 @@ def held(pipeline: Pipeline, table: str) -> list[int]:
 
 def in_ledger(pipeline: Pipeline) -> Counter[str]:
     """Rows that each table has by the ledger, and `ignored`."""
-    found: Counter[str] = Counter()
+    row_counts: Counter[str] = Counter()
     ledger = DeltaTable(f"{pipeline.lake}/{pipeline.ledger_table}").to_pyarrow_table()
     for row in ledger.to_pylist():
-        found.update({entry["table"]: entry["rows"] for entry in row["tables"]})
-        found["ignored"] += row["ignored"]
+        row_counts.update({entry["table"]: entry["rows"] for entry in row["tables"]})
+        row_counts["ignored"] += row["ignored"]
         counted = row["rows"] + row["ignored"] + row["gaps"]
         assert counted == row["end_offset"] - row["start_offset"]
         assert row["rows"] == sum(entry["rows"] for entry in row["tables"])
-    return found
+    return row_counts
 
 
 def assert_relanded_once(pipeline: Pipeline) -> None:
@@ -157,9 +157,9 @@ def test_a_dry_run_refuses_what_a_run_would(fixed: Pipeline) -> None:
 def test_a_lake_without_rejects_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     streams = (Stream(topics=("t",), table="t"),)
     lake = tmp_path / "lake"
-    wanted = Pipeline(name="p", bootstrap_servers="x:1", streams=streams, lake=str(lake))
+    pipeline = Pipeline(name="p", bootstrap_servers="x:1", streams=streams, lake=str(lake))
     with pytest.raises(BadInput, match="run the pipeline first"):
-        reland(wanted)
+        reland(pipeline)
     assert not lake.exists()
 
 
@@ -314,9 +314,9 @@ def test_rejects_that_somebody_deleted_meanwhile_do_not_stop_another_checkpoint(
 
 def test_the_pipeline_continues_after_a_reland(fixed: Pipeline) -> None:
     reland(fixed)
-    found = life(fixed)
-    assert found.tables.landed("orders") == 0
-    assert found.tables.landed("refunds") == -1
+    landing = life(fixed)
+    assert landing.tables.landed("orders") == 0
+    assert landing.tables.landed("refunds") == -1
 
 
 def test_rows_are_written_while_others_are_still_decoded(

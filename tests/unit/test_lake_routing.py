@@ -52,17 +52,17 @@ class Record:
 
 
 def records(*values: bytes | None, **more: Any) -> Records:
-    made = Records()
-    made.add([Record(value, i, **more) for i, value in enumerate(values)])  # type: ignore[misc]
-    return made
+    batch = Records()
+    batch.add([Record(value, i, **more) for i, value in enumerate(values)])  # type: ignore[misc]
+    return batch
 
 
 def pipeline(*streams: Stream) -> Pipeline:
     return Pipeline(name="p", bootstrap_servers="x:1", streams=streams, lake="lake")
 
 
-def route(stream: Stream, found: Records) -> Routed:
-    return Router(pipeline(stream)).route(found)
+def route(stream: Stream, batch: Records) -> Routed:
+    return Router(pipeline(stream)).route(batch)
 
 
 def rows(done: Routed, table: str) -> list[dict[str, Any]]:
@@ -73,8 +73,8 @@ def rows(done: Routed, table: str) -> list[dict[str, Any]]:
 
 
 def test_raw_keeps_value_and_all_that_kafka_says_of_a_record() -> None:
-    found = records(b"x", None, key_=b"k", headers_=[("h", b"1"), ("h", None)])
-    [first, second] = rows(route(Stream(topics=("orders",), table="t"), found), "t")
+    batch = records(b"x", None, key_=b"k", headers_=[("h", b"1"), ("h", None)])
+    [first, second] = rows(route(Stream(topics=("orders",), table="t"), batch), "t")
     assert first["value"] == b"x" and second["value"] is None
     assert first["kafka_topic"] == "orders" and first["kafka_offset"] == 0
     assert first["kafka_key"] == b"k"
@@ -202,8 +202,8 @@ def test_several_tables_by_a_column() -> None:
     )
     values = [b'{"type":"a"}', b'{"type":"b"}', b'{"type":"c"}', b"{}", b'{"type":"a"}']
     done = route(stream, records(*values))
-    found = {table: [r["kafka_offset"] for r in rows(done, table)] for table in done.tables}
-    assert found == {"as": [0, 4], "bs": [1], "others": [2, 3]}
+    offsets = {table: [r["kafka_offset"] for r in rows(done, table)] for table in done.tables}
+    assert offsets == {"as": [0, 4], "bs": [1], "others": [2, 3]}
 
 
 def test_a_record_without_a_table_is_rejected() -> None:
@@ -221,11 +221,11 @@ def test_each_topic_goes_by_the_first_stream_that_takes_it() -> None:
         Stream(topics=("orders",), decoder=JSON, table="orders"),
         Stream(topics=("^.*",), table="rest"),
     )
-    found = Records()
+    batch = Records()
     topics = ["orders", "clicks", "orders", "views"]
-    made = [Record(b'{"id": 1}', i, topic_=topic) for i, topic in enumerate(topics)]
-    found.add(made)  # type: ignore[arg-type]
-    done = Router(pipeline(*streams)).route(found)
+    messages = [Record(b'{"id": 1}', i, topic_=topic) for i, topic in enumerate(topics)]
+    batch.add(messages)  # type: ignore[arg-type]
+    done = Router(pipeline(*streams)).route(batch)
     assert [r["kafka_offset"] for r in rows(done, "orders")] == [0, 2]
     assert [r["kafka_offset"] for r in rows(done, "rest")] == [1, 3]
 
@@ -264,22 +264,22 @@ def test_types_that_are_none(text: str) -> None:
         st.tuples(st.sampled_from("ab"), st.integers(0, 3), st.integers(0, 2**50)), max_size=40
     )
 )
-def test_records_are_counted_by_partition(found: list[tuple[str, int, int]]) -> None:
-    topics = [topic for topic, _, _ in found]
-    numbers = [number for _, number, _ in found]
-    offsets = [offset for _, _, offset in found]
-    tallies = tally_lists(topics, numbers, offsets, np.ones(len(found), dtype=np.int64))
-    assert sum(t.count for t in tallies.values()) == len(found)
+def test_records_are_counted_by_partition(places: list[tuple[str, int, int]]) -> None:
+    topics = [topic for topic, _, _ in places]
+    numbers = [number for _, number, _ in places]
+    offsets = [offset for _, _, offset in places]
+    tallies = tally_lists(topics, numbers, offsets, np.ones(len(places), dtype=np.int64))
+    assert sum(t.count for t in tallies.values()) == len(places)
     for (topic, number), tally in tallies.items():
-        own = [o for t, n, o in found if (t, n) == (topic, number)]
+        own = [o for t, n, o in places if (t, n) == (topic, number)]
         assert (tally.count, tally.offset_sum) == (len(own), sum(own))
         assert (tally.first, tally.last, tally.size_bytes) == (own[0], own[-1], len(own))
         assert tally.is_rising == all(a < b for a, b in pairwise(own))
 
 
 def test_rows_of_a_table_are_counted_alike() -> None:
-    found = Records()
-    found.add([Record(b"v", o, partition_=o % 2) for o in range(5)])  # type: ignore[misc]
-    tallies = tally_rows(found.kafka_columns())
+    batch = Records()
+    batch.add([Record(b"v", o, partition_=o % 2) for o in range(5)])  # type: ignore[misc]
+    tallies = tally_rows(batch.kafka_columns())
     assert {str(p): t.count for p, t in tallies.items()} == {"orders-0": 3, "orders-1": 2}
     assert tallies[Partition("orders", 0)].offset_sum == 6

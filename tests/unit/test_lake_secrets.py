@@ -132,9 +132,9 @@ def test_a_job_travels_without_the_secrets_if_lanes_read_the_file(
     tmp_path: Path, properties: Path
 ) -> None:
     def sent(how: str) -> tuple[bytes, Any]:
-        wanted = pipeline(tmp_path, client_properties=str(properties), lane_secrets=how)
-        config, _ = pipeline_file.client_config(wanted)
-        job = LaneJob(wanted, config, Checkpoint(tmp_path), "id")
+        spec = pipeline(tmp_path, client_properties=str(properties), lane_secrets=how)
+        config, _ = pipeline_file.client_config(spec)
+        job = LaneJob(spec, config, Checkpoint(tmp_path), "id")
         return cloudpickle.dumps(source_for(job)), config
 
     plain, config = sent("encrypted")

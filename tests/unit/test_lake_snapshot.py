@@ -61,8 +61,8 @@ def test_a_pipeline_at_rest(pipeline: Pipeline) -> None:
 def test_micro_batches_that_are_landed_during_the_audit(pipeline: Pipeline, batches: int) -> None:
     one = life(pipeline)
     land(one, pipeline, 0)
-    found = look(pipeline, lambda: land(one, pipeline, *range(1, 1 + batches)))
-    assert found == Found([], [])
+    outcome = look(pipeline, lambda: land(one, pipeline, *range(1, 1 + batches)))
+    assert outcome == Found([], [])
 
 
 def test_a_writer_and_tables_that_are_new_during_the_audit(pipeline: Pipeline) -> None:
@@ -81,11 +81,11 @@ def test_a_pipeline_that_was_killed(
     land(life(pipeline), pipeline, 0)
     with killed_before(monkeypatch, commit):
         land(life(pipeline), pipeline, 1)
-    found = look(pipeline)
-    assert found.problems == []
+    outcome = look(pipeline)
+    assert outcome.problems == []
     # Before the ledger nothing happened yet; then one table after the other has it.
-    assert len(found.half_landed) == (0 if commit == 0 else 3 - commit)
-    assert all("micro-batch 1 of writer" in note for note in found.half_landed)
+    assert len(outcome.half_landed) == (0 if commit == 0 else 3 - commit)
+    assert all("micro-batch 1 of writer" in note for note in outcome.half_landed)
     land(life(pipeline), pipeline, 1)
     assert look(pipeline) == Found([], [])
 
@@ -98,9 +98,9 @@ def test_a_killed_plain_consumer_beside_a_running_one(
     with killed_before(monkeypatch, 1):
         land(two, pipeline, 0, partition=2)
     land(one, pipeline, 1, 2, partition=1)
-    found = look(pipeline, lambda: land(one, pipeline, 3, partition=1))
-    assert found.problems == []
-    assert len(found.half_landed) == 2
+    outcome = look(pipeline, lambda: land(one, pipeline, 3, partition=1))
+    assert outcome.problems == []
+    assert len(outcome.half_landed) == 2
 
 
 def test_tables_that_were_compacted_and_vacuumed(pipeline: Pipeline) -> None:
@@ -243,8 +243,8 @@ def test_without_the_checkpoint_only_the_last_micro_batch_may_be_missing(
     land(life(pipeline), pipeline, *range(3))
     shutil.rmtree(pipeline.checkpoint_path)
     change(pipeline, "as")
-    found = look(pipeline)
-    assert (found.problems, len(found.half_landed)) == ([], 1)
+    outcome = look(pipeline)
+    assert (outcome.problems, len(outcome.half_landed)) == ([], 1)
     if change is forget_last_commit:
         change(pipeline, "as")
         (problem,) = look(pipeline).problems
@@ -273,8 +273,8 @@ def test_an_older_version_restored(pipeline: Pipeline) -> None:
 def test_files_that_are_missing_or_cut_short(pipeline: Pipeline) -> None:
     land(life(pipeline), pipeline, *range(3))
     files = sorted(Path(pipeline.lake, "as").glob("*.parquet"))
-    found = take(pipeline, lambda _: set(TABLES))
-    assert found.problems == ()
+    snapshot = take(pipeline, lambda _: set(TABLES))
+    assert snapshot.problems == ()
     files[0].write_bytes(files[0].read_bytes()[:-1])
     files[1].unlink()
     (problem,) = take(pipeline, lambda _: set(TABLES)).problems

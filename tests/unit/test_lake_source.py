@@ -45,18 +45,18 @@ class Cluster:
     def marks(self, partitions: Any) -> dict[Partition, Marks]:
         if self.is_away:
             raise BrokersUnavailable("no broker answers")
-        found = {p: self.all[p] for p in partitions if p in self.all and p not in self.silent}
-        if partitions and not found:
+        marks = {p: self.all[p] for p in partitions if p in self.all and p not in self.silent}
+        if partitions and not marks:
             raise BrokersUnavailable("none of them answers")
-        return found
+        return marks
 
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    made = Cluster()
-    monkeypatch.setattr(source, "Brokers", lambda _: made)
+    fake_cluster = Cluster()
+    monkeypatch.setattr(source, "Brokers", lambda _: fake_cluster)
     monkeypatch.setattr(source, "_PAUSE_S", 0.0)
-    return made
+    return fake_cluster
 
 
 @pytest.fixture
@@ -111,9 +111,9 @@ def landed(order: Order, checkpoint: Checkpoint, **odd: Any) -> None:
 
 
 def told(checkpoint: Checkpoint) -> Blocker:
-    found = checkpoint.blocker()
-    assert found is not None
-    return found
+    blocker = checkpoint.blocker()
+    assert blocker is not None
+    return blocker
 
 
 # --- logs that were cut ------------------------------------------------------------------------------
@@ -339,10 +339,10 @@ def test_a_stalled_partition_is_reported_and_others_continue(
     cluster.all[B] = Marks(0, 20)
     second = orders.after(first)
     assert second.ranges[B] == Range(10, 20, 10, 1)
-    found = told(checkpoint)
-    assert found.message.startswith("t-0 cannot be read since ")
-    assert found.message.endswith("Broker: Leader not available")
-    assert (found.stalled_partitions, found.is_final) == (1, False)
+    blocker = told(checkpoint)
+    assert blocker.message.startswith("t-0 cannot be read since ")
+    assert blocker.message.endswith("Broker: Leader not available")
+    assert (blocker.stalled_partitions, blocker.is_final) == (1, False)
     landed(second, checkpoint)
     cluster.silent = {}
     orders.after(second)

@@ -53,8 +53,8 @@ def pipeline(tmp_path: Path) -> Pipeline:
 
 @pytest.fixture(params=list(STARTS.values()), ids=list(STARTS))
 def start(request: pytest.FixtureRequest) -> Callable[[Pipeline], Any]:
-    found: Callable[[Pipeline], Any] = request.param
-    return found
+    starter: Callable[[Pipeline], Any] = request.param
+    return starter
 
 
 def with_table(pipeline: Pipeline, table: str) -> Pipeline:
@@ -66,10 +66,10 @@ def owner(pipeline: Pipeline, table: str) -> str | None:
 
 
 def assert_refused_at_every_start(
-    start: Callable[[Pipeline], Any], pipeline: Pipeline, told: str
+    start: Callable[[Pipeline], Any], pipeline: Pipeline, reason: str
 ) -> None:
     for _ in range(3):  # a supervisor starts it again
-        with pytest.raises(BadInput, match=told):
+        with pytest.raises(BadInput, match=reason):
             start(pipeline)
 
 

@@ -15,7 +15,7 @@ AT = {A: Position(10, 1), B: Position(10, 1)}
 def report(
     batch: int, diverged_at: int | None = None, truncated_from: int | None = None
 ) -> BatchReport:
-    found = LandedRange(
+    landed_range = LandedRange(
         topic="t",
         partition=0,
         start=10,
@@ -25,7 +25,9 @@ def report(
         diverged_at=diverged_at,
         truncated_from=truncated_from,
     )
-    return BatchReport(batch=batch, lanes=(LaneReport(batch=batch, lane=0, ranges=(found,)),))
+    return BatchReport(
+        batch=batch, lanes=(LaneReport(batch=batch, lane=0, ranges=(landed_range,)),)
+    )
 
 
 def test_a_log_must_be_short_for_a_while() -> None:

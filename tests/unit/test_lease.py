@@ -214,8 +214,8 @@ def test_a_claim_is_judged_by_what_can_be_known_from_here(
         assert is_locked is not None
         return is_locked
 
-    found = ownership.judge(claim, boot="now", here=HERE, is_alive=alive, is_locked=locked)
-    assert found is expected
+    standing = ownership.judge(claim, boot="now", here=HERE, is_alive=alive, is_locked=locked)
+    assert standing is expected
 
 
 def test_a_claim_is_read_as_it_was_written() -> None:

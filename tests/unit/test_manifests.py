@@ -28,11 +28,11 @@ PLACE = KubernetesPlace(image="registry.example/penstock:1", namespace="data")
 @pytest.mark.parametrize("version", ["1.31", "1.37"])
 def test_each_is_what_the_api_takes(version: str) -> None:
     secure = replace(PLACE, secret="kafka")
-    made = manifests(PIPELINE, PLACE)
+    plain_manifests = manifests(PIPELINE, PLACE)
     more = manifests(replace(PIPELINE, client_properties="/home/me/client.properties"), secure)
-    for manifest in [*made, *more, executor_template(PLACE), executor_template(secure)]:
+    for manifest in [*plain_manifests, *more, executor_template(PLACE), executor_template(secure)]:
         kubernetes_validate.validate(manifest, version, strict=True)
-    broken = json.loads(json.dumps(made[-1]))
+    broken = json.loads(json.dumps(plain_manifests[-1]))
     broken["spec"]["replicas"] = "one"
     with pytest.raises(kubernetes_validate.ValidationError):
         kubernetes_validate.validate(broken, version, strict=True)
@@ -55,10 +55,10 @@ def test_they_belong_together() -> None:
     command = pod["spec"]["containers"][0]["command"]
     assert "spark.kubernetes.executor.podTemplateFile=/etc/penstock/executor.yaml" in command
     assert "executor.yaml" in config["data"]
-    asked = pipeline.commands["run"].make_context("run", list(command[3:]))
-    assert (asked.params["autoscale"], len(asked.params["conf"])) == ("inside", 14)
-    check_command_line(dict(given.split("=", 1) for given in asked.params["conf"]))
-    assert asked.params["metrics_host"] == "0.0.0.0"
+    context = pipeline.commands["run"].make_context("run", list(command[3:]))
+    assert (context.params["autoscale"], len(context.params["conf"])) == ("inside", 14)
+    check_command_line(dict(setting.split("=", 1) for setting in context.params["conf"]))
+    assert context.params["metrics_host"] == "0.0.0.0"
 
 
 @pytest.mark.parametrize("name", ["shop.events", "orders_", "Orders", "x" * 90, "a-b", "a_b"])
@@ -69,8 +69,10 @@ def test_names_are_such_as_a_service_may_have(name: str) -> None:
 
 def test_two_pipelines_have_two_names() -> None:
     names = ["a-b", "a_b", "a.b", "A_b", "a_b_", "x" * 80, "x" * 81]
-    found = {manifests(replace(PIPELINE, name=n), PLACE)[0]["metadata"]["name"] for n in names}
-    assert len(found) == len(names)
+    manifest_names = {
+        manifests(replace(PIPELINE, name=n), PLACE)[0]["metadata"]["name"] for n in names
+    }
+    assert len(manifest_names) == len(names)
 
 
 def test_what_is_secret_is_in_a_secret_and_in_no_manifest() -> None:

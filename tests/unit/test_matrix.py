@@ -29,7 +29,7 @@ def test_without_a_matrix_there_is_one_cell() -> None:
 
 
 def test_every_combination_and_repeat_is_a_cell() -> None:
-    *made, again = cells(
+    *campaign, again = cells(
         scenario(
             repeats=2,
             seed=7,
@@ -37,24 +37,26 @@ def test_every_combination_and_repeat_is_a_cell() -> None:
         ),
         "s.yaml",
     )
-    assert [(c.number, c.repeat) for c in made] == [(n, r) for r in range(2) for n in range(1, 5)]
-    assert [c.spec.settings.acks for c in made[:4]] == ["1", "1", "all", "all"]
-    assert [c.spec.workload.payload.size_bytes for c in made[:4]] == [100, 1000, 100, 1000]
+    assert [(c.number, c.repeat) for c in campaign] == [
+        (n, r) for r in range(2) for n in range(1, 5)
+    ]
+    assert [c.spec.settings.acks for c in campaign[:4]] == ["1", "1", "all", "all"]
+    assert [c.spec.workload.payload.size_bytes for c in campaign[:4]] == [100, 1000, 100, 1000]
     # The rest stays as it was, and a repeat draws its own random numbers.
-    assert {c.spec.settings.linger_ms for c in made} == {5}
-    assert {c.spec.seed for c in made[:4]} == {7}
-    assert {c.spec.seed for c in made[4:]} == {8}
-    assert made[1].label == "acks=1, size_bytes=1000"
-    assert len({c.folder for c in (*made, again)}) == 9
+    assert {c.spec.settings.linger_ms for c in campaign} == {5}
+    assert {c.spec.seed for c in campaign[:4]} == {7}
+    assert {c.spec.seed for c in campaign[4:]} == {8}
+    assert campaign[1].label == "acks=1, size_bytes=1000"
+    assert len({c.folder for c in (*campaign, again)}) == 9
 
 
 def test_the_first_cell_comes_again_at_the_end() -> None:
     matrix = {"settings.acks": ["1", "all"]}
-    *made, again = cells(scenario(repeats=2, matrix=matrix), "s.yaml")
+    *campaign, again = cells(scenario(repeats=2, matrix=matrix), "s.yaml")
     assert again.is_again
-    assert not any(c.is_again for c in made)
-    assert again.spec == made[0].spec
-    assert again.folder not in {c.folder for c in made}
+    assert not any(c.is_again for c in campaign)
+    assert again.spec == campaign[0].spec
+    assert again.folder not in {c.folder for c in campaign}
     assert again.label == "acks=1, again"
     # Where there is nothing that could drift apart, or the user does without, it does not.
     assert len(cells(scenario(repeats=3), "s.yaml")) == 3
@@ -62,7 +64,7 @@ def test_the_first_cell_comes_again_at_the_end() -> None:
 
 
 def test_kafkas_own_names_keep_their_dots() -> None:
-    *made, _ = cells(
+    *campaign, _ = cells(
         scenario(
             matrix={
                 "settings.batch.num.messages": [1, 10],
@@ -72,9 +74,9 @@ def test_kafkas_own_names_keep_their_dots() -> None:
         ),
         "s.yaml",
     )
-    assert [c.spec.settings.batch_num_messages for c in made] == [1, 10]
-    assert made[0].spec.topic.config == {"retention.ms": 1000}
-    assert made[0].spec.settings.other == {"queue.buffering.max.kbytes": 64}
+    assert [c.spec.settings.batch_num_messages for c in campaign] == [1, 10]
+    assert campaign[0].spec.topic.config == {"retention.ms": 1000}
+    assert campaign[0].spec.settings.other == {"queue.buffering.max.kbytes": 64}
 
 
 def test_a_place_in_a_list_and_a_whole_part() -> None:
@@ -88,7 +90,7 @@ def test_a_place_in_a_list_and_a_whole_part() -> None:
         ]
     }
     path = "cluster.network.links.0.condition.loss.share"
-    made = cells(
+    campaign = cells(
         scenario(
             cluster={"brokers": 3, "place": "namespaces", "network": network},
             matrix={
@@ -98,10 +100,10 @@ def test_a_place_in_a_list_and_a_whole_part() -> None:
         ),
         "s.yaml",
     )
-    found = made[1].spec.cluster.network
-    assert found is not None
-    assert specs.to_data(found)["links"][0]["condition"]["loss"]["share"] == 0.2
-    assert made[0].values == {path: "0", "workload.arrivals": "poisson(rate_per_s=5)"}
+    cell_network = campaign[1].spec.cluster.network
+    assert cell_network is not None
+    assert specs.to_data(cell_network)["links"][0]["condition"]["loss"]["share"] == 0.2
+    assert campaign[0].values == {path: "0", "workload.arrivals": "poisson(rate_per_s=5)"}
     assert short(path) == "loss.share"
 
 
@@ -156,8 +158,8 @@ def test_a_value_may_change_other_fields_along_with_it() -> None:
         {"value": size, "with": {"workload.arrivals.rate_per_s": rate, "settings.linger.ms": 7}}
         for size, rate in ((50, 600), (100, 300))
     ]
-    *made, _ = cells(scenario(matrix={"workload.payload.size_bytes": values}), "s.yaml")
-    assert [c.label for c in made] == ["size_bytes=50", "size_bytes=100"]
-    assert [c.spec.workload.payload.size_bytes for c in made] == [50, 100]
-    assert [c.spec.workload.arrivals.mean_per_s for c in made] == [600, 300]
-    assert {c.spec.settings.linger_ms for c in made} == {7}
+    *campaign, _ = cells(scenario(matrix={"workload.payload.size_bytes": values}), "s.yaml")
+    assert [c.label for c in campaign] == ["size_bytes=50", "size_bytes=100"]
+    assert [c.spec.workload.payload.size_bytes for c in campaign] == [50, 100]
+    assert [c.spec.workload.arrivals.mean_per_s for c in campaign] == [600, 300]
+    assert {c.spec.settings.linger_ms for c in campaign} == {7}

@@ -85,8 +85,8 @@ def test_a_topic_that_was_deleted_is_left_out_and_stays_known(
     brokers.partitions = {A}
     for _ in range(3):
         clock.now_s += 0.5
-        found = monitor.look()
-    assert found is not None and found.partitions.keys() == {"a-0"}
+        measurement = monitor.look()
+    assert measurement is not None and measurement.partitions.keys() == {"a-0"}
     assert brokers.known == {"a", "b", "c"}
 
 
@@ -95,11 +95,11 @@ def test_brokers_that_are_slow_are_believed_less_often(
 ) -> None:
     monitor, brokers, clock = world
     brokers.takes_s = 0.8  # longer than the time between two looks
-    told = []
+    measurements = []
     for _ in range(20):
         clock.now_s += 0.5
-        told.append(monitor.look())
-    known = [one for one in told if one is not None]
+        measurements.append(monitor.look())
+    known = [one for one in measurements if one is not None]
     assert 2 <= len(known) < 8
     assert known[-1].partitions["a-0"].records_per_s == pytest.approx(20, rel=0.05)
 

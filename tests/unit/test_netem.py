@@ -96,8 +96,8 @@ def test_delay_and_rate_share_a_class() -> None:
 
 
 def test_the_commands_of_a_link() -> None:
-    wanted = classes({("a", "b"): LinkCondition(delay=DELAY, rate_mbit=8)}, netem_class)
-    assert render(TOPOLOGY, {}, wanted) == [
+    link_classes = classes({("a", "b"): LinkCondition(delay=DELAY, rate_mbit=8)}, netem_class)
+    assert render(TOPOLOGY, {}, link_classes) == [
         "qdisc add dev to2 root handle 1: htb",
         "class add dev to2 parent 1: classid 1:1 htb"
         " rate 8000000bit burst 3200 cburst 3200 quantum 1600",

@@ -172,7 +172,7 @@ def test_unknown_names_are_refused_with_those_that_exist() -> None:
 
 
 def test_later_links_win() -> None:
-    found = HOSTS.conditions(
+    conditions = HOSTS.conditions(
         (
             Link(src="any", dst="any", condition=SLOW),
             Link(src="producers", dst="brokers", both_ways=False, condition=SLOWER),
@@ -180,11 +180,11 @@ def test_later_links_win() -> None:
         )
     )
     n = len(HOSTS.all)
-    assert len(found) == n * (n - 1), "every ordered pair, and none with itself"
-    assert found["producer-1", "broker-1"] == found["producer-1", "broker-2"] == SLOWER
-    assert found["broker-2", "producer-1"] == SLOW
-    assert found["broker-1", "producer-1"] == LinkCondition(cut=True)
-    assert found["broker-1", "broker-2"] == SLOW
+    assert len(conditions) == n * (n - 1), "every ordered pair, and none with itself"
+    assert conditions["producer-1", "broker-1"] == conditions["producer-1", "broker-2"] == SLOWER
+    assert conditions["broker-2", "producer-1"] == SLOW
+    assert conditions["broker-1", "producer-1"] == LinkCondition(cut=True)
+    assert conditions["broker-1", "broker-2"] == SLOW
 
 
 def test_one_way_and_both_ways() -> None:

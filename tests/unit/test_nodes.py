@@ -70,9 +70,9 @@ def test_copies_fit_the_brokers() -> None:
         properties = node_properties(spec, make_node(), (make_node(),), Path("d"), None)
         assert int(properties["offsets.topic.replication.factor"]) <= brokers
         assert int(properties["transaction.state.log.min.isr"]) <= brokers
-    for wanted in (3, "3"):
+    for copies in (3, "3"):
         with pytest.raises(FieldError, match="at most the number of brokers"):
-            ClusterSpec(brokers=2, properties={"default.replication.factor": wanted})
+            ClusterSpec(brokers=2, properties={"default.replication.factor": copies})
     with pytest.raises(FieldError, match=r"replication: 4 must be at most"):
         TopicSpec(name="t", replication=4).check_fits(3)
 

@@ -41,7 +41,7 @@ class FakeProducer:
     def __init__(self, config: dict[str, Any]) -> None:
         self.config = config
         self.sent: list[tuple[int, str | None, int]] = []
-        made.append(self)
+        producers.append(self)
 
     def produce(self, topic: str, value: bytes, key: str | None, partition: int) -> None:
         self.sent.append((partition, key, len(value)))
@@ -53,12 +53,12 @@ class FakeProducer:
         return self.unsent
 
 
-made: list[FakeProducer] = []
+producers: list[FakeProducer] = []
 
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> type[FakeProducer]:
-    made.clear()
+    producers.clear()
     monkeypatch.setattr(paced_producer, "Producer", FakeProducer)
     return FakeProducer
 
@@ -73,7 +73,7 @@ def test_it_sends_at_the_rates_of_the_moment_until_there_are_none(
         return {0: 1000.0, 2: 100.0} if at_s < 0.3 else None
 
     PacedProducer({"linger.ms": 20}, "t", 10, keys=3).send(rates_at)
-    [producer] = made
+    [producer] = producers
     assert producer.config == {"linger.ms": 20}
     sent = Counter(partition for partition, _, _ in producer.sent)
     # What became due until the last turn that had rates.
@@ -87,7 +87,7 @@ def test_rates_may_change_while_it_sends_from_a_thread(fake: type[FakeProducer])
     rates = {0: 1000.0}
 
     def has_sent(partition: int) -> bool:
-        return any(sent[0] == partition for sent in made[0].sent)
+        return any(sent[0] == partition for sent in producers[0].sent)
 
     with PacedProducer({}, "t", 10).sending(rates):
         wait_until(lambda: has_sent(0), timeout_s=30, what="the first rate")

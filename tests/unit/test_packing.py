@@ -30,12 +30,12 @@ CAPACITY = 10.0
 
 
 def algorithm(name: str) -> Algorithm:
-    made: Algorithm = plugins.get("penstock.packing", name)()
-    return made
+    packer: Algorithm = plugins.get("penstock.packing", name)()
+    return packer
 
 
-def keep(asked: Problem, lane_worth: float) -> Assignment:
-    return pack(asked, lane_worth)
+def keep(question: Problem, lane_worth: float) -> Assignment:
+    return pack(question, lane_worth)
 
 
 def problem(speeds: str, current: str = "", **fields: object) -> Problem:
@@ -122,22 +122,22 @@ def test_a_smaller_one_makes_room_if_that_saves_a_lane() -> None:
 
 
 def test_a_lane_is_not_emptied_if_that_moves_more_than_it_is_worth() -> None:
-    asked = problem("4 4", "0 1")  # a lane too many: 100 % above the fewest
-    assert lanes(keep(asked, lane_worth=0.003)) == "0 1"
-    assert lanes_of(keep(asked, lane_worth=0.005)) == 1
+    question = problem("4 4", "0 1")  # a lane too many: 100 % above the fewest
+    assert lanes(keep(question, lane_worth=0.003)) == "0 1"
+    assert lanes_of(keep(question, lane_worth=0.005)) == 1
 
 
 def test_sums_that_are_too_large_by_rounding_alone_fit_as_a_fresh_packing_has_them() -> None:
     speeds = {Partition("t", i): s for i, s in enumerate([0.5, 0.2, 0.2, 0.1 + 1e-10] * 2)}
     current = {p: i for i, p in enumerate(speeds)}
-    asked = Problem(speeds=speeds, capacity=1.0, current=current)
-    made = relabelled(asked)
-    assert made is not None and len(made.members) == 2
+    question = Problem(speeds=speeds, capacity=1.0, current=current)
+    packed_lanes = relabelled(question)
+    assert packed_lanes is not None and len(packed_lanes.members) == 2
 
 
 def test_lanes_of_different_size_take_what_they_can() -> None:
-    asked = problem("6 6", "0 0", capacities={0: 12.0})
-    assert lanes(keep(asked, lane_worth=1.0)) == "0 0"
+    question = problem("6 6", "0 0", capacities={0: 12.0})
+    assert lanes(keep(question, lane_worth=1.0)) == "0 0"
     assert lanes(keep(problem("6 6", "0 0"), lane_worth=1.0)) in ("0 1", "1 0")
 
 
@@ -152,8 +152,8 @@ def test_one_that_is_too_fast_for_a_slow_lane_goes_to_a_better_one() -> None:
 
 
 def test_what_is_there_may_stay_a_little_above_what_lanes_are_filled_with() -> None:
-    asked = replace(problem("6 5 3 8", "0 0 1 1"), headroom=0.1)
-    assert lanes(keep(asked, lane_worth=0.0)) == "0 0 1 1"  # 11 on each
+    question = replace(problem("6 5 3 8", "0 0 1 1"), headroom=0.1)
+    assert lanes(keep(question, lane_worth=0.0)) == "0 0 1 1"  # 11 on each
     # More than that goes, until it is not above it at all: to where room is left below it.
     more = replace(problem("6 5.5 3 4", "0 0 1 1"), headroom=0.1)
     assert lanes(keep(more, lane_worth=0.0)) == "0 2 1 1"
@@ -181,62 +181,68 @@ speeds = st.lists(st.floats(0, 12) | st.sampled_from([0.0, 2.5, 5.0, 10.0]), max
 
 @st.composite
 def problems(draw: st.DrawFn) -> Problem:
-    found = draw(speeds)
-    where = draw(st.lists(st.none() | st.integers(0, 9), min_size=len(found), max_size=len(found)))
+    drawn_speeds = draw(speeds)
+    where = draw(
+        st.lists(
+            st.none() | st.integers(0, 9), min_size=len(drawn_speeds), max_size=len(drawn_speeds)
+        )
+    )
     differ = draw(st.dictionaries(st.integers(0, 9), st.floats(8, 14), max_size=3))
-    named = {Partition("t", i): s for i, s in enumerate(found)}
+    named = {Partition("t", i): s for i, s in enumerate(drawn_speeds)}
     current = {p: lane for p, lane in zip(named, where, strict=True) if lane is not None}
     return Problem(speeds=named, capacity=CAPACITY, current=current, capacities=differ)
 
 
 @pytest.mark.parametrize("name", ALL)
-@given(asked=problems())
-def test_everything_is_assigned_and_no_lane_is_too_full(name: str, asked: Problem) -> None:
-    found = ALL[name](asked)
-    assert found.keys() == asked.speeds.keys()
+@given(question=problems())
+def test_everything_is_assigned_and_no_lane_is_too_full(name: str, question: Problem) -> None:
+    assignment = ALL[name](question)
+    assert assignment.keys() == question.speeds.keys()
     loads: dict[int, list[float]] = defaultdict(list)
-    for partition, lane in found.items():
+    for partition, lane in assignment.items():
         assert lane >= 0
-        loads[lane].append(asked.speeds[partition])
+        loads[lane].append(question.speeds[partition])
     for lane, held in loads.items():
         alone = len([s for s in held if s > 0]) <= 1
-        assert alone or sum(held) <= asked.capacity_of(lane) * (1 + 1e-6)
-    assert ALL[name](asked) == found, "the same question has another answer"
+        assert alone or sum(held) <= question.capacity_of(lane) * (1 + 1e-6)
+    assert ALL[name](question) == assignment, "the same question has another answer"
 
 
 @pytest.mark.parametrize("name", ALL)
 @given(small=st.lists(st.floats(0, 0.39), min_size=1, max_size=25))
 def test_one_lane_is_used_where_one_is_enough(name: str, small: list[float]) -> None:
-    asked = Problem(speeds={Partition("t", i): s for i, s in enumerate(small)}, capacity=CAPACITY)
-    assert set(ALL[name](asked).values()) == {0}
+    question = Problem(
+        speeds={Partition("t", i): s for i, s in enumerate(small)}, capacity=CAPACITY
+    )
+    assert set(ALL[name](question).values()) == {0}
 
 
-@given(asked=problems())
+@given(question=problems())
 def test_ours_needs_no_more_lanes_than_a_fresh_packing_if_lanes_are_all_that_counts(
-    asked: Problem,
+    question: Problem,
 ) -> None:
-    asked = Problem(speeds=asked.speeds, capacity=CAPACITY, current=asked.current)
-    found = keep(asked, lane_worth=math.inf)
-    assert fewest_lanes(asked) <= lanes_of(found) <= lanes_of(algorithm("BFD")(asked))
+    question = Problem(speeds=question.speeds, capacity=CAPACITY, current=question.current)
+    assignment = keep(question, lane_worth=math.inf)
+    assert fewest_lanes(question) <= lanes_of(assignment) <= lanes_of(algorithm("BFD")(question))
 
 
 @pytest.mark.parametrize("price", [0.0, 0.05, 2.0, math.inf])
-@given(asked=problems())
-def test_ours_moves_nothing_the_second_time(price: float, asked: Problem) -> None:
-    found = keep(asked, lane_worth=price)
+@given(question=problems())
+def test_ours_moves_nothing_the_second_time(price: float, question: Problem) -> None:
+    assignment = keep(question, lane_worth=price)
     again = Problem(
-        speeds=asked.speeds,
-        capacity=asked.capacity,
-        current=found,
-        capacities=asked.capacities,
+        speeds=question.speeds,
+        capacity=question.capacity,
+        current=assignment,
+        capacities=question.capacities,
     )
     second = keep(again, lane_worth=price)
     if price == 0.0:
         # But what is silent, which may move for nothing, and what is too fast for where it is.
-        moved = [p for p, lane in second.items() if found[p] != lane]
-        assert all(not 0 < asked.speeds[p] <= asked.capacity_of(found[p]) for p in moved)
+        moved = [p for p, lane in second.items() if assignment[p] != lane]
+        assert all(not 0 < question.speeds[p] <= question.capacity_of(assignment[p]) for p in moved)
     # It may find something better, and never anything worse.
-    assert lanes_of(second) <= lanes_of(found)
+    assert lanes_of(second) <= lanes_of(assignment)
 
 
 @given(sizes=st.lists(st.floats(0.1, 10), min_size=1, max_size=6))
@@ -263,5 +269,5 @@ def _fewest(sizes: list[float], rooms: list[float]) -> int:
 
 
 def test_moved_load_counts_what_changes_its_lane() -> None:
-    asked = problem("3 4 5", "0 1 -")
-    assert moved_load(asked, algorithm("FF")(asked)) == 4.0
+    question = problem("3 4 5", "0 1 -")
+    assert moved_load(question, algorithm("FF")(question)) == 4.0

@@ -25,10 +25,12 @@ def _messages(payload: Payload, keys: int | None = None, producer: int = 3) -> M
 def _read(messages: Messages, number: int) -> tuple[bytes, bytes | None, int]:
     """(value, key, tag) of a message at its address."""
     raw = ctypes.string_at(messages.address(number), MESSAGE.itemsize)
-    found = np.frombuffer(raw, dtype=MESSAGE)[0]
-    value = ctypes.string_at(int(found["value"]), int(found["size"]))
-    key = ctypes.string_at(int(found["key"]), int(found["key_size"])) if found["key"] else None
-    return value, key, int(found["tag"])
+    message = np.frombuffer(raw, dtype=MESSAGE)[0]
+    value = ctypes.string_at(int(message["value"]), int(message["size"]))
+    key = (
+        ctypes.string_at(int(message["key"]), int(message["key_size"])) if message["key"] else None
+    )
+    return value, key, int(message["tag"])
 
 
 def test_the_first_8_bytes_are_the_number() -> None:

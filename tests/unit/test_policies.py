@@ -27,22 +27,22 @@ from penstock.domain.lake.partition import Partition
 
 
 def decider(settings: Autoscaling) -> Decider:
-    made: Decider = settings.policy.decider(settings)
-    return made
+    new_decider: Decider = settings.policy.decider(settings)
+    return new_decider
 
 
 def of(*topics: tuple[str, int]) -> list[Partition]:
     return [Partition(topic, number) for topic, count in topics for number in range(count)]
 
 
-def lanes(found: Mapping[Partition, int]) -> str:
-    return " ".join(str(found[p]) for p in sorted(found))
+def lanes(assignment: Mapping[Partition, int]) -> str:
+    return " ".join(str(assignment[p]) for p in sorted(assignment))
 
 
 def view(
     speeds: Mapping[Partition, float], current: Mapping[Partition, int], **more: object
 ) -> View:
-    made = View(
+    base = View(
         now_s=0.0,
         since_change_s=0.0,
         speeds=speeds,
@@ -54,7 +54,7 @@ def view(
         capacity=100.0,
         most_lanes=10,
     )
-    return replace(made, **more)  # type: ignore[arg-type]
+    return replace(base, **more)  # type: ignore[arg-type]
 
 
 def test_range_puts_neighbours_of_every_topic_together() -> None:
@@ -120,10 +120,10 @@ def test_lag_scales_out_at_once_and_in_after_five_minutes() -> None:
     four = dict(zip(partitions, (0, 1, 2, 3) * 2, strict=True))
     assert decider(Autoscaling(policy=Lag())).decide(view(speeds, four)) is None  # not at first
     behind = view(speeds, one, lag_bytes=dict.fromkeys(partitions, 200.0), now_s=0.0)
-    found = it.decide(behind)
-    assert found is not None and len(set(found.assignment.values())) == 4
-    assert it.decide(view(speeds, found.assignment, now_s=100.0)) is None
-    less = it.decide(view(speeds, found.assignment, now_s=320.0))
+    decision = it.decide(behind)
+    assert decision is not None and len(set(decision.assignment.values())) == 4
+    assert it.decide(view(speeds, decision.assignment, now_s=100.0)) is None
+    less = it.decide(view(speeds, decision.assignment, now_s=320.0))
     assert less is not None and set(less.assignment.values()) == {0}
 
 
@@ -131,8 +131,8 @@ def test_a_partition_alone_on_a_slow_lane_goes_to_one_that_can() -> None:
     it = decider(Autoscaling())
     (one,) = partitions = of(("a", 1))
     slow = view({one: 90.0}, {one: 0}, capacities={0: 80.0})
-    found = it.decide(slow)
-    assert found is not None and found.assignment == {one: 1}
+    decision = it.decide(slow)
+    assert decision is not None and decision.assignment == {one: 1}
     # One that is hardly slower is not worth it.
     assert it.decide(replace(slow, capacities={0: 88.0})) is None
     assert partitions == [one]
@@ -144,8 +144,8 @@ def test_what_waits_is_spread_too_where_no_more_lanes_can_be_had() -> None:
     idle = dict.fromkeys(partitions, 0.0)
     late = dict.fromkeys(partitions, 50_000.0)
     behind = view(idle, dict.fromkeys(partitions, 0), overdue_bytes=late, since_change_s=40.0)
-    found = it.decide(behind)
-    assert found is not None and len(set(found.assignment.values())) == 4
+    decision = it.decide(behind)
+    assert decision is not None and len(set(decision.assignment.values())) == 4
     # Not again and again, while it becomes less here and there.
     again = it.decide(replace(behind, since_change_s=5.0))
     assert again is not None and again.assignment == behind.current
@@ -179,8 +179,8 @@ def test_the_threshold_of_lag_is_a_setting_of_its_own() -> None:
         dict.fromkeys(partitions, 0),
         lag_bytes=dict.fromkeys(partitions, 200.0),
     )
-    found = decider(Autoscaling(policy=Lag(threshold_s=2.0))).decide(behind)
-    assert found is not None and len(set(found.assignment.values())) == 8
+    decision = decider(Autoscaling(policy=Lag(threshold_s=2.0))).decide(behind)
+    assert decision is not None and len(set(decision.assignment.values())) == 8
 
 
 @pytest.mark.parametrize(

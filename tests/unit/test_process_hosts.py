@@ -52,8 +52,8 @@ def consumers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 def test_a_consumer_that_must_not_be_started_again_ends_the_group_once(
     consumers: list[str], tmp_path: Path
 ) -> None:
-    told: list[Event] = []
-    manager = ProcessHosts(tmp_path / "p.yaml", told.append)
+    events: list[Event] = []
+    manager = ProcessHosts(tmp_path / "p.yaml", events.append)
     consumers += [f"raise SystemExit({GroupStopped.exit_code})"] * 2
     manager.start({0, 1})
     try:
@@ -92,8 +92,8 @@ def test_a_consumer_that_fails_is_started_again_after_a_while(
 def test_stopped_consumer_is_killed_and_replaced(
     consumers: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[Event] = []
-    manager = ProcessHosts(tmp_path / "p.yaml", told.append)
+    events: list[Event] = []
+    manager = ProcessHosts(tmp_path / "p.yaml", events.append)
     consumers += ["input()", "input()"]
     manager.start({0})
     try:
@@ -111,7 +111,7 @@ def test_stopped_consumer_is_killed_and_replaced(
         wait_until(is_replaced, timeout_s=30, what="the stopped consumer to be replaced")
         assert first.poll() == -signal.SIGKILL
         assert manager._processes[0].poll() is None
-        assert "consumer 0 has not answered for" in str(told[-1])
+        assert "consumer 0 has not answered for" in str(events[-1])
     finally:
         manager.close()
 

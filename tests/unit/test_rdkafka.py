@@ -22,10 +22,10 @@ NOBODY = {"bootstrap.servers": "127.0.0.1:1", "queue.buffering.max.messages": 15
 
 @pytest.fixture
 def client() -> Iterator[Client]:
-    made = Client(NOBODY, "topic")
-    yield made
-    made.purge()
-    made.close()
+    new_client = Client(NOBODY, "topic")
+    yield new_client
+    new_client.purge()
+    new_client.close()
 
 
 @pytest.fixture
@@ -42,12 +42,12 @@ def _hand_over(client: Client, messages: Messages, count: int) -> int:
 
 
 def _reports(client: Client, count: int) -> list[Reports]:
-    found: list[Reports] = []
+    reports: list[Reports] = []
     until = time.monotonic() + 20
-    while sum(len(r.tags) for r in found) < count and time.monotonic() < until:
+    while sum(len(r.tags) for r in reports) < count and time.monotonic() < until:
         client.wait(monotonic_ns() + 50_000_000)
-        found += client.serve(force=True)
-    return found
+        reports += client.serve(force=True)
+    return reports
 
 
 # More than are read with one pass, so that one event is read in several.
@@ -58,11 +58,11 @@ def test_every_message_is_reported_by_its_tag(
     assert _hand_over(client, messages, count) == count
     before = monotonic_ns()
     client.purge()
-    found = _reports(client, count)
-    tags = np.concatenate([r.tags for r in found])
+    reports = _reports(client, count)
+    tags = np.concatenate([r.tags for r in reports])
     assert sorted(tags.tolist()) == list(range(count))
-    assert set(np.concatenate([r.errors for r in found]).tolist()) <= set(PURGED)
-    times = np.concatenate([r.at_ns for r in found])
+    assert set(np.concatenate([r.errors for r in reports]).tolist()) <= set(PURGED)
+    times = np.concatenate([r.at_ns for r in reports])
     assert times.min() >= before
     assert times.max() <= monotonic_ns()
 

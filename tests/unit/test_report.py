@@ -75,11 +75,11 @@ class Page(HTMLParser):
         [data] = [s for s in self.scripts if s.startswith('{"charts"')]
         return {chart["id"]: chart["figure"] for chart in json.loads(data)["charts"]}
 
-    def having(self, **wanted: str) -> list[str]:
+    def having(self, **criteria: str) -> list[str]:
         return [
             tag
             for tag, attributes in self.elements
-            if all(attributes.get(name.rstrip("_")) == value for name, value in wanted.items())
+            if all(attributes.get(name.rstrip("_")) == value for name, value in criteria.items())
         ]
 
 
@@ -125,16 +125,16 @@ def runs(request: pytest.FixtureRequest) -> list[ReportedRun]:
 
 
 def test_it_loads_nothing_from_anywhere(runs: list[ReportedRun]) -> None:
-    found = page(*runs)
-    for tag, attributes in found.elements:
+    document = page(*runs)
+    for tag, attributes in document.elements:
         assert tag not in ("link", "img", "iframe", "object", "embed", "base", "source")
         assert "src" not in attributes
         assert (attributes.get("href") or "#").startswith("#")
-    for style in found.styles:
+    for style in document.styles:
         assert "url(" not in style and "@import" not in style
     [policy] = [
         a["content"]
-        for tag, a in found.elements
+        for tag, a in document.elements
         if a.get("http-equiv") == "Content-Security-Policy"
     ]
     assert policy is not None and policy.startswith("default-src 'none';")
@@ -143,9 +143,9 @@ def test_it_loads_nothing_from_anywhere(runs: list[ReportedRun]) -> None:
 
 
 def test_its_charts_are_what_plotly_takes(runs: list[ReportedRun]) -> None:
-    found = page(*runs)
-    places = {a["id"] for _, a in found.elements if (a.get("id") or "").startswith("chart-")}
-    charts = found.charts if places else {}
+    document = page(*runs)
+    places = {a["id"] for _, a in document.elements if (a.get("id") or "").startswith("chart-")}
+    charts = document.charts if places else {}
     assert {f"chart-{name}" for name in charts} == places
     for figure in charts.values():
         go.Figure(figure)  # raises for an attribute or a value that Plotly does not know
@@ -155,13 +155,13 @@ def test_its_charts_are_what_plotly_takes(runs: list[ReportedRun]) -> None:
 def test_charts_and_tables_are_described_for_those_who_do_not_see_them(
     runs: list[ReportedRun],
 ) -> None:
-    found = page(*runs)
-    for tag, attributes in found.elements:
+    document = page(*runs)
+    for tag, attributes in document.elements:
         if attributes.get("class") == "chart":
             assert attributes["role"] == "img" and attributes["aria-label"]
         if tag == "th":
             assert attributes["scope"] in ("col", "row")
-    tags = [tag for tag, _ in found.elements]
+    tags = [tag for tag, _ in document.elements]
     assert tags.count("h1") == 1
     assert tags.count("caption") == tags.count("table")
     headings = [int(tag[1]) for tag in tags if re.fullmatch("h[1-6]", tag)]
@@ -172,9 +172,9 @@ def test_charts_and_tables_are_described_for_those_who_do_not_see_them(
 
 
 def test_the_outcome_comes_first() -> None:
-    found = page(*SETS["two"])
-    [sentence] = [w for w in found.words if w.startswith("acks=all #1 against acks=1 #1")]
-    assert found.words.index(sentence) < found.words.index("Overview")
+    document = page(*SETS["two"])
+    [sentence] = [w for w in document.words if w.startswith("acks=all #1 against acks=1 #1")]
+    assert document.words.index(sentence) < document.words.index("Overview")
 
 
 def test_every_number_of_a_run_is_there() -> None:
@@ -204,9 +204,9 @@ def test_every_number_of_a_run_is_there() -> None:
         assert number, f"the test gives {field.name} no number"
         assert f"{COUNTS[field.name]} {number:,} " in text
     assert of.latency is not None
-    for found in (of.latency, of.acknowledgement, *of.parts.values()):
-        assert found is not None
-        for estimate in (found.mean_ms, *found.percentiles_ms.values()):
+    for part in (of.latency, of.acknowledgement, *of.parts.values()):
+        assert part is not None
+        for estimate in (part.mean_ms, *part.percentiles_ms.values()):
             assert formatting.bare(estimate.value, "ms") in text
             assert formatting.interval(estimate.low, estimate.high, "ms") in text
     for value in (
@@ -224,9 +224,9 @@ def test_every_number_of_a_run_is_there() -> None:
 
 
 def test_the_kpi_is_shown_with_its_weights_where_there_is_one() -> None:
-    found = tables.kpis([shown("a"), shown("b", of=replace(metrics(), kpi=None))])
-    assert found.columns == ["KPI", "a"]
-    assert [row[1] for row in found.rows] == [
+    table = tables.kpis([shown("a"), shown("b", of=replace(metrics(), kpi=None))])
+    assert table.columns == ["KPI", "a"]
+    assert [row[1] for row in table.rows] == [
         "0.917",
         "bandwidth unknown",
         "90 %",
@@ -256,12 +256,12 @@ def test_the_verdict_says_limit_measured_and_whether_it_is_certain() -> None:
 
 def test_an_invalid_run_is_announced_before_any_figure() -> None:
     reason = "the generator was late by 31 ms (p99); 10 ms are allowed"
-    found = page(shown(made=run(invalid=(reason,), objective=OBJECTIVE)))
-    assert found.having(role="alert") == ["div"]
-    assert f"Invalid run: {reason}." in found.text
-    assert found.words.index("Invalid: do not use the figures of this run") < found.words.index(
-        "p50 latency"
-    )
+    document = page(shown(made=run(invalid=(reason,), objective=OBJECTIVE)))
+    assert document.having(role="alert") == ["div"]
+    assert f"Invalid run: {reason}." in document.text
+    assert document.words.index(
+        "Invalid: do not use the figures of this run"
+    ) < document.words.index("p50 latency")
 
 
 def test_of_several_runs_the_invalid_ones_are_named() -> None:
@@ -307,9 +307,9 @@ def test_only_failed_cells() -> None:
 
 
 def test_settings_that_differ_and_those_in_common() -> None:
-    found = page(*SETS["two"])
-    assert "settings.acks 1 all " in found.text
-    assert "workload.arrivals.rate_per_s 100 " in found.text
+    document = page(*SETS["two"])
+    assert "settings.acks 1 all " in document.text
+    assert "workload.arrivals.rate_per_s 100 " in document.text
     different, common = settings_diff.split([s.run.spec for s in SETS["two"]])
     assert different == {"settings.acks": ["1", "all"]}
     assert common["topic.partitions"] == "3"
@@ -336,7 +336,7 @@ EVIL = '</script><script>alert(1)</script><img src=x onerror="alert(2)">&amp;\u2
 
 
 def test_nothing_that_comes_from_files_becomes_markup() -> None:
-    made = run(
+    evil_run = run(
         {"settings.acks": EVIL, EVIL: "1"},
         settings=ProducerSettings(other={"client.rack": EVIL}),
         events=(RunEvent(at_s=1.0, took_s=1.0, sentence=EVIL),),
@@ -348,24 +348,24 @@ def test_nothing_that_comes_from_files_becomes_markup() -> None:
     )
     plain = run({"settings.acks": "1", EVIL: "2"})
     text = render(
-        [shown(EVIL, made=made), shown(f"{EVIL} 2", made=plain), *SETS["campaign"]],
+        [shown(EVIL, made=evil_run), shown(f"{EVIL} 2", made=plain), *SETS["campaign"]],
         EVIL,
         findings=[Finding(holds=True, sentence=EVIL)],
         failed=[(EVIL, EVIL)],
     )
-    found = Page(text)
-    tags = [tag for tag, _ in found.elements]
+    document = Page(text)
+    tags = [tag for tag, _ in document.elements]
     assert tags.count("script") == 3  # data, Plotly, ours
     assert "img" not in tags
-    assert not any(name.startswith("on") for _, a in found.elements for name in a)
-    assert EVIL in "".join(found.words)
+    assert not any(name.startswith("on") for _, a in document.elements for name in a)
+    assert EVIL in "".join(document.words)
 
 
 def test_plotly_gets_no_tags_either() -> None:
     """It draws links and line breaks that it finds in labels."""
     label = '<a href="https://example.org">x</a>'
-    found = page(shown(label), shown("b", name="b"))
-    names = {trace.get("name") for f in found.charts.values() for trace in f["data"]}
+    document = page(shown(label), shown("b", name="b"))
+    names = {trace.get("name") for f in document.charts.values() for trace in f["data"]}
     assert label not in names
     assert "&lt;a href=&quot;https://example.org&quot;&gt;x&lt;/a&gt;" in names
 
@@ -479,12 +479,12 @@ def test_seconds_in_which_nothing_arrived_are_gaps() -> None:
 
 
 def test_a_campaign_is_drawn_over_its_axes() -> None:
-    found = sides(campaign(batches=(100, 1, 10)))
-    placed = axes(found)
+    campaign_sides = sides(campaign(batches=(100, 1, 10)))
+    placed = axes(campaign_sides)
     assert placed is not None
     assert (placed.x, placed.lines) == ("settings.batch.num.messages", "settings.acks")
     assert placed.values[placed.x] == ["1", "10", "100"]  # by size, not as they came
-    charts = {chart.id: chart for chart in over_matrix(found)}
+    charts = {chart.id: chart for chart in over_matrix(campaign_sides)}
     lost = charts["matrix-lost_share"].figure["data"]
     assert [t["name"] for t in lost] == ["1", "all"]
     assert [t["x"] for t in lost] == [[1.0, 10.0, 100.0]] * 2
@@ -495,7 +495,7 @@ def test_a_campaign_is_drawn_over_its_axes() -> None:
 
 
 def test_further_axes_become_panels() -> None:
-    made = [
+    panel_runs = [
         shown(
             f"{a} {b} {c}",
             metrics(p50_ms=10.0 * b),
@@ -505,10 +505,10 @@ def test_further_axes_become_panels() -> None:
         for b in (1, 2, 3)
         for c in ("lz4", "zstd")
     ]
-    placed = axes(sides(made))
+    placed = axes(sides(panel_runs))
     assert placed is not None
     assert (placed.x, placed.lines, placed.panels) == ("size_bytes", "settings.acks", ("codec",))
-    chart = over_matrix(sides(made))[0]
+    chart = over_matrix(sides(panel_runs))[0]
     assert [a["text"] for a in chart.figure["layout"]["annotations"]] == [
         "codec=lz4",
         "codec=zstd",
@@ -519,9 +519,9 @@ def test_further_axes_become_panels() -> None:
 def test_no_chart_has_more_lines_than_colours_and_the_page_lets_one_choose() -> None:
     few = page(*SETS["campaign"])
     assert few.having(type="checkbox") == []
-    found = page(*SETS["many"])
-    assert len(found.having(type="checkbox")) == 24
-    chosen = [a for _, a in found.elements if a.get("type") == "checkbox" and "checked" in a]
+    document = page(*SETS["many"])
+    assert len(document.having(type="checkbox")) == 24
+    chosen = [a for _, a in document.elements if a.get("type") == "checkbox" and "checked" in a]
     assert 0 < len(chosen) <= 8
     chart = latency_by_percentile(sides(SETS["many"]))
     assert chart is not None and chart.is_choice
@@ -545,15 +545,15 @@ def test_the_sentence_of_a_run() -> None:
 def test_tables_fit_the_terminal_renderer(
     runs: list[ReportedRun], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for found in (
+    for table in (
         tables.states(runs),
         tables.latencies(runs),
         tables.throughputs(runs),
         tables.overview(runs),
         tables.verdicts(runs),
     ):
-        assert all(len(row) == len(found.columns) for row in found.rows)
-        output.table(*found)
+        assert all(len(row) == len(table.columns) for row in table.rows)
+        output.table(*table)
     assert "sent" in capsys.readouterr().out
 
 
@@ -573,9 +573,9 @@ def test_the_overview_has_a_row_per_cell_and_says_how_many_repeats_met_the_objec
         replace(s, verdict=replace(s.verdict, is_met=i < 2))  # type: ignore[type-var]
         for i, s in enumerate(runs)
     ]
-    found = tables.overview(runs)
-    assert found.columns[:3] == ["run", "repeats", "sent"]
-    [row] = found.rows
+    table = tables.overview(runs)
+    assert table.columns[:3] == ["run", "repeats", "sent"]
+    [row] = table.rows
     assert [str(cell) for cell in row[:3]] == ["orders", "3", "3,000"]
     assert str(row[-1]) == "met by 2 of 3"
 

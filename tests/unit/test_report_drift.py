@@ -29,19 +29,19 @@ def repeats(*p50s_ms: float, value: str = "all", **of: Any) -> list[ReportedRun]
 
 def test_disagreeing_repeats_are_reported_first() -> None:
     runs = repeats(10.0, 100.0, 1_000.0, half=2.0)
-    [found] = disagreements(sides(runs))
-    assert (found.label, found.repeats) == ("acks=all", 3)
-    ranges = {each.figure: (each.smallest, each.largest) for each in found.ranges}
+    [disagreement] = disagreements(sides(runs))
+    assert (disagreement.label, disagreement.repeats) == ("acks=all", 3)
+    ranges = {each.figure: (each.smallest, each.largest) for each in disagreement.ranges}
     # Throughput and loss are the same in all of them.
     assert ranges == {
         "latency.mean_ms": pytest.approx((13.0, 1300.0)),
         "latency.p50_ms": pytest.approx((10.0, 1000.0)),
         "latency.p99_ms": pytest.approx((80.0, 8000.0)),
     }
-    assert all(each.p_value < 0.01 for each in found.ranges)
-    assert found.sentence.startswith("The 3 repeats of acks=all disagree")
-    assert "mean latency 13 to 1,300 ms, p50 latency 10 to 1,000 ms" in found.sentence
-    assert outcome.of_runs(runs).startswith(found.sentence)
+    assert all(each.p_value < 0.01 for each in disagreement.ranges)
+    assert disagreement.sentence.startswith("The 3 repeats of acks=all disagree")
+    assert "mean latency 13 to 1,300 ms, p50 latency 10 to 1,000 ms" in disagreement.sentence
+    assert outcome.of_runs(runs).startswith(disagreement.sentence)
 
 
 def test_repeats_that_agree_within_their_intervals_are_not_mentioned() -> None:
@@ -65,9 +65,9 @@ def test_unsteady_repeats_can_disagree_in_what_they_lost() -> None:
         acks("1", 24.0, i, lost=lost, half=5.0, steadiness=UNSTEADY)
         for i, lost in enumerate((10, 500))
     ]
-    [found] = disagreements(sides(runs))
-    assert [each.figure for each in found.ranges] == ["lost_share"]
-    assert "lost share 1 to 50 %" in found.sentence
+    [disagreement] = disagreements(sides(runs))
+    assert [each.figure for each in disagreement.ranges] == ["lost_share"]
+    assert "lost share 1 to 50 %" in disagreement.sentence
 
 
 def test_the_page_alarms_of_every_side_and_the_sentence_of_a_few() -> None:
@@ -80,9 +80,9 @@ def test_the_page_alarms_of_every_side_and_the_sentence_of_a_few() -> None:
         for b in range(5)
         for i, p50_ms in enumerate((10.0, 100.0))
     ]
-    found = page(*runs)
-    assert found.having(role="alert") == ["div"]
-    alarm = found.text.partition("Repeats disagree")[2].partition("Overview")[0]
+    document = page(*runs)
+    assert document.having(role="alert") == ["div"]
+    alarm = document.text.partition("Repeats disagree")[2].partition("Overview")[0]
     assert all(f"The 2 repeats of b={b} disagree" in alarm for b in range(5))
     sentence = outcome.of_runs(runs)
     assert sentence.count(" disagree by more") == 3
@@ -99,22 +99,22 @@ def campaign(again_ms: float = 24.0, **of: Any) -> list[ReportedRun]:
 
 
 def drift_of(runs: list[ReportedRun]) -> Drift:
-    [found] = drifts(runs)
-    return found
+    [drift] = drifts(runs)
+    return drift
 
 
 def test_drift_is_reported_with_numbers() -> None:
     runs = campaign(48.0)
-    found = drift_of(runs)
-    assert (found.state, found.cell) == ("drift", "acks=1")
-    changes = {c.figure: c for c in found.changes}
+    drift = drift_of(runs)
+    assert (drift.state, drift.cell) == ("drift", "acks=1")
+    changes = {c.figure: c for c in drift.changes}
     assert changes["latency.mean_ms"].has_drifted
     assert changes["latency.mean_ms"].ratio == pytest.approx(2)
     assert not changes["throughput_per_s"].has_drifted
     assert "mean latency 62.4 ms instead of 31.2 ms and p50 latency 48 ms instead of 24 ms" in (
-        found.sentence
+        drift.sentence
     )
-    assert outcome.of_runs(runs).startswith(found.sentence)
+    assert outcome.of_runs(runs).startswith(drift.sentence)
     assert page(*runs).having(role="alert") == ["div"]
 
 
@@ -129,19 +129,19 @@ def test_faster_at_the_end_is_drift_too() -> None:
 )
 def test_small_or_noisy_differences_are_not_drift(again_ms: float, half: float) -> None:
     runs = campaign(again_ms, half=half)
-    found = drift_of(runs)
-    assert found.state == "no drift"
-    assert not any(change.has_drifted for change in found.changes)
+    drift = drift_of(runs)
+    assert drift.state == "no drift"
+    assert not any(change.has_drifted for change in drift.changes)
     assert "Drift" not in outcome.of_runs(runs)
     text = page(*runs).text
-    assert found.sentence in text.partition("Notes")[2]
+    assert drift.sentence in text.partition("Notes")[2]
 
 
 def test_what_was_not_lost_before_and_is_now_drifted() -> None:
-    found = drift_of(campaign(24.0, lost=100))
-    [lost] = [c for c in found.changes if c.figure == "lost_share"]
+    drift = drift_of(campaign(24.0, lost=100))
+    [lost] = [c for c in drift.changes if c.figure == "lost_share"]
     assert lost.has_drifted and lost.ratio is None
-    assert "lost share 10 % instead of 0 %" in found.sentence
+    assert "lost share 10 % instead of 0 %" in drift.sentence
 
 
 def test_drift_is_reported_after_disagreements() -> None:
@@ -176,12 +176,12 @@ def test_drift_cannot_be_judged_by_a_run_that_cannot_be_used(place: int, why: st
         failed = replace(one.run, status="failed", reason="broker 2 never came up\nmore")
         unanalysed = [(one.origin, failed)]
         reason = "failed: broker 2 never came up."
-    [found] = drifts(runs, unanalysed)
-    assert found.state == "not judged" and found.changes == ()
-    assert reason in found.sentence
-    assert ("the first run of" if place == 0 else "at the end") in found.sentence
-    text = page(*runs, drift=[found]).text
-    assert found.sentence in text.partition("Warnings")[2]
+    [drift] = drifts(runs, unanalysed)
+    assert drift.state == "not judged" and drift.changes == ()
+    assert reason in drift.sentence
+    assert ("the first run of" if place == 0 else "at the end") in drift.sentence
+    text = page(*runs, drift=[drift]).text
+    assert drift.sentence in text.partition("Warnings")[2]
 
 
 def test_drift_cannot_be_judged_without_intervals_or_without_the_first_run() -> None:
@@ -207,10 +207,10 @@ def test_the_run_again_is_on_no_side_and_in_no_table() -> None:
     assert [side.label for side in sides(runs)] == ["acks=1 #1", "acks=all #1"]
     assert compare(runs).sides == compare(runs[:2]).sides
     assert tables.overview(runs) == tables.overview(runs[:2])
-    found = page(*runs)
-    assert "2 runs of" in found.text
-    assert "acks=1, again" not in found.text
-    assert found.text.count("777 ms") == 2  # in the outcome and in the alarm
+    document = page(*runs)
+    assert "2 runs of" in document.text
+    assert "acks=1, again" not in document.text
+    assert document.text.count("777 ms") == 2  # in the outcome and in the alarm
     with pytest.raises(BadInput):
         compare([runs[0], runs[2]])
 

@@ -141,5 +141,5 @@ def test_the_sentence_of_the_demo_has_no_median_of_a_run_that_was_not_steady() -
     assert _sentence([cold, unsteady], ()).startswith("Cold: 1 of 2 runs;")
 
 
-def _cold(made: Run) -> Run:
-    return replace(made, cluster_state=COLD)
+def _cold(finished_run: Run) -> Run:
+    return replace(finished_run, cluster_state=COLD)

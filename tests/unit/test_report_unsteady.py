@@ -37,8 +37,8 @@ def texts(table: Table) -> list[list[str]]:
 
 
 def figure(runs: list[ReportedRun], name: str) -> Figure:
-    [found] = [f for f in figures([s.metrics for s in runs]) if f.name == name]
-    return found
+    [match] = [f for f in figures([s.metrics for s in runs]) if f.name == name]
+    return match
 
 
 # --- which figures -------------------------------------------------------------------------------
@@ -96,8 +96,8 @@ def test_the_other_states_change_no_figure(state: State) -> None:
     assert outcome.of_run(marked) == outcome.of_run(plain)
     assert marked.verdict == plain.verdict
     assert tables.latencies([marked]) == tables.latencies([plain])
-    found = notices([marked])
-    assert [(n.kind, "why" in n.text) for n in found] == (
+    notes = notices([marked])
+    assert [(n.kind, "why" in n.text) for n in notes] == (
         [] if state == "steady" else [("note", True)]
     )
 
@@ -124,13 +124,13 @@ def test_of_several_runs_only_those_that_were_not_steady_lose_their_times() -> N
 
 
 def test_the_page_of_an_unsteady_run_warns_before_any_figure() -> None:
-    found = page(shown(of=metrics(p50_ms=1_234.0, steadiness=UNSTEADY)))
-    assert found.words.index("Not steady: latency figures are omitted") < found.words.index(
+    document = page(shown(of=metrics(p50_ms=1_234.0, steadiness=UNSTEADY)))
+    assert document.words.index("Not steady: latency figures are omitted") < document.words.index(
         "p50 latency"
     )
-    assert f"p50 latency {NOT_STEADY}" in found.text
-    assert "1,234" not in found.text
-    assert f"tested for steadiness, s {12.5:g}" in found.text
+    assert f"p50 latency {NOT_STEADY}" in document.text
+    assert "1,234" not in document.text
+    assert f"tested for steadiness, s {12.5:g}" in document.text
 
 
 def test_the_histogram_of_an_unsteady_run_stays_and_is_marked() -> None:
@@ -173,16 +173,16 @@ def test_times_of_a_side_that_was_not_steady_are_not_compared_with_the_reason(
     runs = [acks("1", 24.0, lost=0), acks("all", 48.0, lost=200)]
     spoilt = replace(runs[place].metrics, steadiness=UNSTEADY)
     runs[place] = replace(runs[place], metrics=spoilt)
-    found = compare(runs)
-    rows = {row.figure: row for row in found.rows}
+    comparison = compare(runs)
+    rows = {row.figure: row for row in comparison.rows}
     assert rows[P50].values[place].estimate is None
     assert rows[P50].values[place].withheld == NOT_STEADY
     assert rows[P50].values[1].difference is None and not rows[P50].values[1].is_judged
     assert rows["lost_share"].values[1].exceeds_noise
-    assert found.sides[place].unsteadiness == GREW
-    assert f"since {runs[place].label} was not steady: {GREW}" in found.sentence
-    assert "lost share +20 points" in found.sentence
-    first = texts(tables.compared(found))[0]
+    assert comparison.sides[place].unsteadiness == GREW
+    assert f"since {runs[place].label} was not steady: {GREW}" in comparison.sentence
+    assert "lost share +20 points" in comparison.sentence
+    first = texts(tables.compared(comparison))[0]
     assert first[0] == "p50 latency" and first[1 + place] == NOT_STEADY
 
 
@@ -192,10 +192,10 @@ def test_the_comparison_counts_sides_without_times() -> None:
         for b in range(1, 7)
     ]
     runs[3] = replace(runs[3], metrics=replace(runs[3].metrics, steadiness=UNSTEADY))
-    found = compare(runs)
-    assert "p50 latency in 4 (" in found.sentence
+    comparison = compare(runs)
+    assert "p50 latency in 4 (" in comparison.sentence
     assert f"The times of 1 are not compared, since they were not steady (b=4: {GREW})" in (
-        found.sentence
+        comparison.sentence
     )
     runs[0] = replace(runs[0], metrics=replace(runs[0].metrics, steadiness=UNSTEADY))
     assert "p50 latency not compared" in compare(runs).sentence
@@ -239,11 +239,11 @@ def test_a_cold_run_warns_first_and_keeps_its_figures() -> None:
     sentence = outcome.of_run(one)
     assert sentence.startswith(f"Cold: {STILL_WARMING}. The objective is not met")
     assert "half within 24 ms" in sentence
-    found = page(one)
+    document = page(one)
     heading = "Cold cluster: the brokers were not warm yet"
-    assert found.words.index(heading) < found.words.index("p50 latency")
+    assert document.words.index(heading) < document.words.index("p50 latency")
     # In the outcome, and in the section of the objective.
-    assert found.text.count(f"Cold: {STILL_WARMING}. The objective is not met") == 2
+    assert document.text.count(f"Cold: {STILL_WARMING}. The objective is not met") == 2
 
 
 def test_of_several_runs_the_cold_ones_are_counted_first() -> None:
@@ -282,9 +282,9 @@ def test_the_conditions_of_a_run_are_in_the_evidence() -> None:
             observer=ObserverCost(looks=7, cpu_s=0.21, share=0.0085),
         ),
     )
-    found = conditions([one])
-    assert found is not None
-    assert [row[1] for row in texts(found)] == [
+    table = conditions([one])
+    assert table is not None
+    assert [row[1] for row in texts(table)] == [
         "123", "45,678", "still warming up", "91.2", "9.87", "1.23", "1.5",
         "unsteady", "12.5", "14,400", "18,600", "17", "1,817",
         "7", "0.21", "0.85 %",
@@ -296,5 +296,5 @@ def test_the_conditions_of_a_run_are_in_the_evidence() -> None:
 
 def test_runs_that_recorded_no_conditions_have_no_table_of_them() -> None:
     assert conditions([shown()]) is None
-    found = conditions([shown("old"), shown("new", made=run(cluster_state=COLD))])
-    assert found is not None and {row[1] for row in texts(found)} == {"–"}
+    table = conditions([shown("old"), shown("new", made=run(cluster_state=COLD))])
+    assert table is not None and {row[1] for row in texts(table)} == {"–"}

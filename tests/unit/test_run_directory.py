@@ -42,8 +42,8 @@ def test_a_run_survives(tmp_path: Path) -> None:
 
 
 def test_two_runs_with_one_name_get_a_directory_each(tmp_path: Path) -> None:
-    made = [make_directory(tmp_path / "runs", "orders") for _ in range(3)]
-    assert [path.name for path in made] == ["orders", "orders-2", "orders-3"]
+    paths = [make_directory(tmp_path / "runs", "orders") for _ in range(3)]
+    assert [path.name for path in paths] == ["orders", "orders-2", "orders-3"]
 
 
 def test_another_format_is_refused(tmp_path: Path) -> None:
@@ -75,8 +75,8 @@ def test_a_campaign_stands_for_its_cells(tmp_path: Path) -> None:
         made(tmp_path / "campaign" / "cells" / name)
     made(tmp_path / "campaign" / "cells" / ".001-r1-unfinished-1")
     single = made(tmp_path / "single")
-    found = find_runs([tmp_path / "campaign", single.path, single.path])
-    assert [d.path.name for d in found] == ["001-r1", "002-r1", "single"]
+    directories = find_runs([tmp_path / "campaign", single.path, single.path])
+    assert [d.path.name for d in directories] == ["001-r1", "002-r1", "single"]
     with pytest.raises(BadInput, match="no such directory"):
         find_runs([tmp_path / "nothing"])
 

@@ -87,7 +87,7 @@ def test_mistakes_are_reported_before_the_start(
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 2
-    said = capsys.readouterr().err
+    stderr = capsys.readouterr().err
     for word in words:
-        assert word in said
+        assert word in stderr
     assert not Path("runs").exists(), "a directory was made for nothing"

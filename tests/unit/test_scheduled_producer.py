@@ -115,9 +115,9 @@ def timeout(ms: int) -> dict[str, Any]:
 
 
 def _run(job: ProducerJob, client: FakeClient) -> tuple[ProducerReport, Any]:
-    made = Producing(job, client)  # type: ignore[arg-type]
-    made.run(monotonic_ns() + 10_000_000, threading.Event())
-    report = made.finish()
+    generator = Producing(job, client)  # type: ignore[arg-type]
+    generator.run(monotonic_ns() + 10_000_000, threading.Event())
+    report = generator.finish()
     assert client.is_closed
     table = pq.read_table(job.directory / "sent" / "producer-1.parquet")
     return report, table.to_pandas().set_index("id").sort_index()
@@ -228,12 +228,15 @@ def test_a_closed_loop_is_not_ahead_of_its_schedule(tmp_path: Path) -> None:
 
 
 def test_an_abandoned_generator_ends_and_keeps_its_trace(tmp_path: Path) -> None:
-    made = Producing(_job(tmp_path, ConstantArrivals(rate_per_s=100), duration_s=60), FakeClient())  # type: ignore[arg-type]
+    generator = Producing(
+        _job(tmp_path, ConstantArrivals(rate_per_s=100), duration_s=60),
+        FakeClient(),  # type: ignore[arg-type]
+    )
     abandoned = threading.Event()
     threading.Timer(0.2, abandoned.set).start()
     began = time.monotonic()
-    made.run(monotonic_ns(), abandoned)
-    report = made.finish()
+    generator.run(monotonic_ns(), abandoned)
+    report = generator.finish()
     assert time.monotonic() - began < 30
     assert 0 < report.sent < 6000
     # What was still to come is nobody's fault: it is not written down as never sent.
@@ -246,12 +249,12 @@ def test_the_measured_time_begins_when_the_cluster_is_warm(
 ) -> None:
     job = _job(tmp_path, ConstantArrivals(rate_per_s=500), loop, duration_s=0.2)
     job = replace(job, longest_warm_up_s=60)
-    made = Producing(job, FakeClient())  # type: ignore[arg-type]
+    generator = Producing(job, FakeClient())  # type: ignore[arg-type]
     begins_ns = monotonic_ns() + 10_000_000
     from_ns, to_ns = begins_ns + 300_000_000, begins_ns + 500_000_000
-    threading.Timer(0.1, lambda: made.measure(from_ns, to_ns)).start()
-    made.run(begins_ns, threading.Event())
-    report = made.finish()
+    threading.Timer(0.1, lambda: generator.measure(from_ns, to_ns)).start()
+    generator.run(begins_ns, threading.Event())
+    report = generator.finish()
     assert monotonic_ns() < begins_ns + 20_000_000_000, "the schedule of a minute was cut"
     sent = pq.read_table(tmp_path / "sent" / "producer-1.parquet").to_pandas()
     assert sent.intended_ns.max() < to_ns
@@ -259,12 +262,12 @@ def test_the_measured_time_begins_when_the_cluster_is_warm(
     if loop == "open":
         assert report.sent == 250
         # Its own lag is that of the measured time only.
-        assert made._trace.lag.count == 100
+        assert generator._trace.lag.count == 100
 
 
 def test_a_generator_that_never_ran_leaves_an_empty_trace(tmp_path: Path) -> None:
-    made = Producing(_job(tmp_path, ConstantArrivals(rate_per_s=100)), FakeClient())  # type: ignore[arg-type]
-    assert made.finish().sent == 0
+    generator = Producing(_job(tmp_path, ConstantArrivals(rate_per_s=100)), FakeClient())  # type: ignore[arg-type]
+    assert generator.finish().sent == 0
     assert len(pq.read_table(tmp_path / "sent" / "producer-1.parquet")) == 0
     assert list(tmp_path.rglob("*.journal")) == []
 
@@ -303,11 +306,11 @@ def test_lag_counts_from_when_the_message_could_have_been_sent(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("given", "merged"),
+    ("debug", "merged"),
     [(None, "msg"), ("broker,topic", "broker,topic,msg"), ("msg,eos", "msg,eos")],
 )
-def test_the_users_own_debugging_is_kept(tmp_path: Path, given: str | None, merged: str) -> None:
-    config: dict[str, Any] = {} if given is None else {"debug": given}
+def test_the_users_own_debugging_is_kept(tmp_path: Path, debug: str | None, merged: str) -> None:
+    config: dict[str, Any] = {} if debug is None else {"debug": debug}
     assert _job(tmp_path, ConstantArrivals(rate_per_s=1), **config).client_config["debug"] == merged
 
 

@@ -41,48 +41,50 @@ def is_valid(data: Any, schema: Any, defs: dict[str, Any]) -> bool:
         return schema
     assert set(schema) <= KNOWN
     return all(
-        is_met(data, keyword, wanted, schema, defs)
-        for keyword, wanted in schema.items()
+        is_met(data, keyword, constraint, schema, defs)
+        for keyword, constraint in schema.items()
         if keyword not in ("$schema", "$defs", "title", "description", "default")
     )
 
 
-def is_met(data: Any, keyword: str, wanted: Any, schema: Any, defs: dict[str, Any]) -> bool:
+def is_met(data: Any, keyword: str, constraint: Any, schema: Any, defs: dict[str, Any]) -> bool:
     number = isinstance(data, (int, float)) and not isinstance(data, bool)
     match keyword:
         case "$ref":
-            return is_valid(data, defs[wanted.removeprefix("#/$defs/")], defs)
+            return is_valid(data, defs[constraint.removeprefix("#/$defs/")], defs)
         case "type":
             return any(
-                has_type(data, name) for name in ([wanted] if isinstance(wanted, str) else wanted)
+                has_type(data, name)
+                for name in ([constraint] if isinstance(constraint, str) else constraint)
             )
         case "const":
-            return bool(data == wanted)
+            return bool(data == constraint)
         case "enum":
-            return any(type(data) is type(choice) and data == choice for choice in wanted)
+            return any(type(data) is type(choice) and data == choice for choice in constraint)
         case "oneOf":
-            return sum(is_valid(data, choice, defs) for choice in wanted) == 1
+            return sum(is_valid(data, choice, defs) for choice in constraint) == 1
         case "anyOf":
-            return any(is_valid(data, choice, defs) for choice in wanted)
+            return any(is_valid(data, choice, defs) for choice in constraint)
         case "minimum":
-            return not number or data >= wanted
+            return not number or data >= constraint
         case "exclusiveMinimum":
-            return not number or data > wanted
+            return not number or data > constraint
         case "maximum":
-            return not number or data <= wanted
+            return not number or data <= constraint
         case "exclusiveMaximum":
-            return not number or data < wanted
+            return not number or data < constraint
         case "items":
-            return not isinstance(data, list) or all(is_valid(d, wanted, defs) for d in data)
+            return not isinstance(data, list) or all(is_valid(d, constraint, defs) for d in data)
         case "required":
-            return not isinstance(data, dict) or set(wanted) <= set(data)
+            return not isinstance(data, dict) or set(constraint) <= set(data)
         case "properties":
             return not isinstance(data, dict) or all(
-                is_valid(data[name], wanted[name], defs) for name in wanted.keys() & data.keys()
+                is_valid(data[name], constraint[name], defs)
+                for name in constraint.keys() & data.keys()
             )
         case "additionalProperties":
             return not isinstance(data, dict) or all(
-                is_valid(data[name], wanted, defs)
+                is_valid(data[name], constraint, defs)
                 for name in data.keys() - schema.get("properties", {}).keys()
             )
     raise AssertionError(keyword)

@@ -91,9 +91,9 @@ def test_a_place_is_found_by_the_six_digits_of_a_cell() -> None:
     ids=lambda shape: str(shape.kind),
 )
 def test_a_place_missing_from_the_axis_is_not_evidence(named: Shape) -> None:
-    found = named.check(along(x1=0.5, x2=0.5))
-    assert not found.holds
-    assert "has no 7, only 1, 2" in found.sentence
+    finding = named.check(along(x1=0.5, x2=0.5))
+    assert not finding.holds
+    assert "has no 7, only 1, 2" in finding.sentence
 
 
 # --- between --------------------------------------------------------------------------------------
@@ -111,9 +111,9 @@ def test_a_place_missing_from_the_axis_is_not_evidence(named: Shape) -> None:
     ],
 )
 def test_between_holds_if_every_point_is_within(limits: dict[str, Any], holds: bool) -> None:
-    found = Between(**LOST, **limits).check(along(x1=0.6, x2=0.4, x10=0.2))
-    assert found.holds == holds, found.sentence
-    assert "0.6, 0.4, 0.2" in found.sentence
+    finding = Between(**LOST, **limits).check(along(x1=0.6, x2=0.4, x10=0.2))
+    assert finding.holds == holds, finding.sentence
+    assert "0.6, 0.4, 0.2" in finding.sentence
 
 
 def test_between_checks_only_its_places() -> None:
@@ -144,18 +144,18 @@ def test_a_ratio_of_two_places() -> None:
 
 def test_a_ratio_to_zero_is_not_evidence() -> None:
     for limits in ({"at_least": 1.0}, {"at_most": 1e9}):
-        found = Ratio(**{**LOST, **limits}, of=2, to=1).check(along(x1=0, x2=0.5))
-        assert not found.holds
-        assert "no ratio" in found.sentence
+        finding = Ratio(**{**LOST, **limits}, of=2, to=1).check(along(x1=0, x2=0.5))
+        assert not finding.holds
+        assert "no ratio" in finding.sentence
 
 
 def test_a_difference_has_a_sign() -> None:
     points = along(x0=0.6, xall=0.4)
     assert Difference(**LOST, of="all", to=0, at_most=-0.1).check(points).holds
     assert not Difference(**LOST, of=0, to="all", at_most=-0.1).check(points).holds
-    found = Difference(**LOST, of=0, to="all", at_least=0.3).check(points)
-    assert not found.holds
-    assert "0.6 against 0.4" in found.sentence
+    finding = Difference(**LOST, of=0, to="all", at_least=0.3).check(points)
+    assert not finding.holds
+    assert "0.6 against 0.4" in finding.sentence
 
 
 def test_repeats_are_averaged_before_they_are_compared() -> None:
@@ -175,9 +175,9 @@ def test_flat_is_judged_by_the_distance_from_the_mean() -> None:
 def test_a_part_of_the_axis_may_be_flat() -> None:
     points = along(x1=80, x10=500, x20=600, x40=610)
     assert not Flat(**LOST, within=0.1).check(points).holds
-    found = Flat(**LOST, within=0.1, first=20).check(points)
-    assert found.holds, found.sentence
-    assert "20 … 40: 600 → 610" in found.sentence
+    finding = Flat(**LOST, within=0.1, first=20).check(points)
+    assert finding.holds, finding.sentence
+    assert "20 … 40: 600 → 610" in finding.sentence
     assert not Flat(**LOST, within=0.05, first=10, last=20).check(points).holds
 
 
@@ -199,8 +199,8 @@ def test_one_point_is_not_flat() -> None:
 )
 def test_a_knee_is_calm_before_and_steep_after(figures: tuple[float, ...], holds: bool) -> None:
     points = [Point(float(x), (y,)) for x, y in enumerate(figures)]
-    found = Knee(**LOST, at=2, before=0.05, after=0.4).check(points)
-    assert found.holds == holds, found.sentence
+    finding = Knee(**LOST, at=2, before=0.05, after=0.4).check(points)
+    assert finding.holds == holds, finding.sentence
 
 
 def test_a_knee_may_turn_downwards_and_needs_something_after_it() -> None:

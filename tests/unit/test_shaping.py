@@ -104,13 +104,13 @@ def test_senders_of_limited_links_send_packets_one_by_one() -> None:
 
 
 def test_the_counts_of_a_link_are_those_of_its_leaf() -> None:
-    shown = [
+    queues = [
         {"dev": "lo", "kind": "noqueue", "root": True, "packets": 0, "drops": 0},
         {"dev": "to3", "kind": "htb", "root": True, "packets": 9, "drops": 9},
         {"dev": "to3", "kind": "bfifo", "parent": "1:1", "packets": 5, "drops": 2},
         {"dev": "to1", "kind": "netem", "parent": "1:2", "packets": 7, "drops": 1},
     ]
-    assert parse_queues(TOPOLOGY, shown) == {
+    assert parse_queues(TOPOLOGY, queues) == {
         ("a", "c"): Queue("bfifo", 5, 2),
         ("b", "a"): Queue("netem", 7, 1),
     }

@@ -21,37 +21,37 @@ def steady(*per_s: float) -> list[Shift]:
 
 def test_what_a_lane_can_do_is_landed_within_two_micro_batches() -> None:
     # A micro-batch takes 0.2 s and what came during the one before: 0.2 / (1 - 0.4) s.
-    found = simulate(SETTINGS, steady(200.0, 200.0), 60.0, RIG, drain_s=5.0)
-    assert found.left == 0
-    assert found.p50_s == pytest.approx(1.5 * 0.333, rel=0.1)
-    assert found.p99_s < 2.1 * 0.333
-    assert found.lane_s == pytest.approx(60.0)
+    outcome = simulate(SETTINGS, steady(200.0, 200.0), 60.0, RIG, drain_s=5.0)
+    assert outcome.left == 0
+    assert outcome.p50_s == pytest.approx(1.5 * 0.333, rel=0.1)
+    assert outcome.p99_s < 2.1 * 0.333
+    assert outcome.lane_s == pytest.approx(60.0)
 
 
 def test_more_lanes_when_one_is_not_enough_and_fewer_when_it_is() -> None:
     shifts = [Shift(0.0, (100.0,) * 4), Shift(20.0, (400.0,) * 4), Shift(40.0, (100.0,) * 4)]
-    found = simulate(SETTINGS, shifts, 80.0, RIG, drain_s=10.0)
-    assert found.left == 0
-    more, fewer = found.decisions
+    outcome = simulate(SETTINGS, shifts, 80.0, RIG, drain_s=10.0)
+    assert outcome.left == 0
+    more, fewer = outcome.decisions
     assert (more.lanes, fewer.lanes) == (4, 1)
     assert 20.0 < more.at_s < 22.0 and fewer.at_s > 50.0
-    assert found.p99_s < 3.0
-    assert len(found.hand_over_s) == 2
+    assert outcome.p99_s < 3.0
+    assert len(outcome.hand_over_s) == 2
 
 
 def test_without_enough_lanes_what_waits_grows_old_and_is_counted() -> None:
     one = Autoscaling(policy=Range(), lanes=1, lane_capacity_bytes_per_s=800)
-    found = simulate(one, steady(1000.0, 1000.0), 30.0, RIG)
+    outcome = simulate(one, steady(1000.0, 1000.0), 30.0, RIG)
     # A micro-batch lands 1,000 in 1.2 s of 2,000 that come per second.
-    assert found.left == pytest.approx(60_000 - 25_000, rel=0.1)
-    assert found.p99_s > 10.0
+    assert outcome.left == pytest.approx(60_000 - 25_000, rel=0.1)
+    assert outcome.p99_s > 10.0
 
 
 def test_kafkas_assignment_stays_as_it_is() -> None:
     fixed = Autoscaling(policy=Range(), lanes=2, lane_capacity_bytes_per_s=800)
     shifts = [Shift(0.0, (300.0, 300.0, 0.0, 0.0)), Shift(20.0, (0.0, 0.0, 300.0, 300.0))]
-    found = simulate(fixed, shifts, 40.0, RIG)
-    assert [decided.lanes for decided in found.decisions] == [2]
+    outcome = simulate(fixed, shifts, 40.0, RIG)
+    assert [decided.lanes for decided in outcome.decisions] == [2]
 
 
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=8), st.integers(1, 2000))

@@ -42,10 +42,10 @@ def problems(text: object, cls: type[Value]) -> list[str]:
 
 def condition(text: str) -> list[str]:
     """The problems of one link's condition, without the path to it."""
-    found = problems(f"links: [{{src: any, dst: any, condition: {text}}}]", NetworkSpec)
+    lines = problems(f"links: [{{src: any, dst: any, condition: {text}}}]", NetworkSpec)
     prefix = "demo.yaml:1: links[0].condition."
-    assert all(line.startswith(prefix) for line in found)
-    return [line.removeprefix(prefix) for line in found]
+    assert all(line.startswith(prefix) for line in lines)
+    return [line.removeprefix(prefix) for line in lines]
 
 
 # --- round trips ---------------------------------------------------------------------------------

@@ -35,8 +35,8 @@ def test_slices_that_the_fault_hit_are_left_out(
     changed: Mapping[int, float | None], slices: int
 ) -> None:
     longest = dict.fromkeys(range(100), 5.0) | dict(changed)
-    found = {n: ms for n, ms in longest.items() if ms is not None}
-    assert slices_before(5.0, SLICE_NS, latencies(found)) == slices
+    known_ms = {n: ms for n, ms in longest.items() if ms is not None}
+    assert slices_before(5.0, SLICE_NS, latencies(known_ms)) == slices
 
 
 def test_without_messages_or_time_there_is_nothing_to_test() -> None:

@@ -13,33 +13,33 @@ from penstock.runs.validity import checked, uncounted
 
 
 def run(ends: dict[str, int], markers: int = 0, **changed: Any) -> Run:
-    made = report_runs.run(end_offsets=ends, **changed)
-    [producer] = made.producers
-    return replace(made, producers=(replace(producer, control_markers=markers),))
+    base = report_runs.run(end_offsets=ends, **changed)
+    [producer] = base.producers
+    return replace(base, producers=(replace(producer, control_markers=markers),))
 
 
-def reasons(given: Run, records: int) -> tuple[str, ...]:
-    return checked(given, report_runs.metrics(records=records)).invalid
+def reasons(finished_run: Run, records: int) -> tuple[str, ...]:
+    return checked(finished_run, report_runs.metrics(records=records)).invalid
 
 
 def test_all_that_the_brokers_hold_was_read() -> None:
-    given = run({"0": 600, "1": 400})
-    assert checked(given, report_runs.metrics(records=1000)) is given
+    finished_run = run({"0": 600, "1": 400})
+    assert checked(finished_run, report_runs.metrics(records=1000)) is finished_run
 
 
 @pytest.mark.parametrize("records", [999, 1001])
 def test_another_number_of_records_than_the_brokers_hold(records: int) -> None:
-    given = run({"0": 600, "1": 400})
+    finished_run = run({"0": 600, "1": 400})
     expected = (f"{records} records were read, but the brokers have 1000",)
-    assert reasons(given, records) == expected
-    again = replace(given, invalid=expected)
+    assert reasons(finished_run, records) == expected
+    again = replace(finished_run, invalid=expected)
     assert reasons(again, records) == expected  # not a second time
 
 
 def test_control_markers_are_held_and_not_read() -> None:
-    given = run({"0": 606, "1": 404}, markers=10)
-    assert reasons(given, 1000) == ()
-    assert reasons(given, 1010) == (
+    finished_run = run({"0": 606, "1": 404}, markers=10)
+    assert reasons(finished_run, 1000) == ()
+    assert reasons(finished_run, 1010) == (
         "1010 records were read, but the brokers have 1000 beside 10 control markers",
     )
     # Markers do not make up for records that were not read.
@@ -59,9 +59,9 @@ def test_what_could_not_be_read_is_reported_elsewhere() -> None:
 
 @pytest.mark.parametrize("name", ["cleanup.policy", "retention.ms", "delete.retention.ms"])
 def test_a_topic_that_forgets_is_not_judged_by_its_ends(name: str) -> None:
-    given = run({"0": 10})
-    topic = replace(given.spec.topic, config={name: "1"})
-    assert reasons(replace(given, spec=replace(given.spec, topic=topic)), 5) == ()
+    finished_run = run({"0": 10})
+    topic = replace(finished_run.spec.topic, config={name: "1"})
+    assert reasons(replace(finished_run, spec=replace(finished_run.spec, topic=topic)), 5) == ()
 
 
 def test_an_interrupted_run_is_invalid_whatever_it_read() -> None:
@@ -70,9 +70,9 @@ def test_an_interrupted_run_is_invalid_whatever_it_read() -> None:
 
 
 def test_records_read_again_do_not_make_up_for_an_exact_count() -> None:
-    given = run({"0": 600, "1": 400})
-    assert uncounted(given, 1003, is_exact=False) is None
-    assert uncounted(given, 1003, is_exact=True) is not None
-    assert uncounted(given, 997, is_exact=False) == (
+    finished_run = run({"0": 600, "1": 400})
+    assert uncounted(finished_run, 1003, is_exact=False) is None
+    assert uncounted(finished_run, 1003, is_exact=True) is not None
+    assert uncounted(finished_run, 997, is_exact=False) == (
         "997 records were read, but the brokers have 1000"
     )

@@ -9,7 +9,7 @@ from penstock.domain.verdict import judge
 
 
 def metrics(**more: object) -> RunMetrics:
-    given: dict[str, object] = {
+    fields: dict[str, object] = {
         "run": "a",
         "seconds_measured": 10.0,
         "counts": Counts(sent=100),
@@ -19,7 +19,7 @@ def metrics(**more: object) -> RunMetrics:
         "goodput_mb_per_s": Estimate(value=9.9, low=9.5, high=10.3),
         **more,
     }
-    return RunMetrics(**given)  # type: ignore[arg-type]
+    return RunMetrics(**fields)  # type: ignore[arg-type]
 
 
 def test_without_an_objective_there_is_nothing_to_miss() -> None:
@@ -35,8 +35,8 @@ def test_every_limit_is_judged_with_its_certainty() -> None:
         throughput_mb_per_s=10,
     )
     verdict = judge(objective, metrics(), ())
-    found = {j.name: (j.is_met, j.is_certain) for j in verdict.judgements}
-    assert found == {
+    judgements = {j.name: (j.is_met, j.is_certain) for j in verdict.judgements}
+    assert judgements == {
         "lost_share": (True, False),  # the interval reaches beyond the limit
         "duplicated_share": (True, True),
         "share later than 50 ms": (False, True),

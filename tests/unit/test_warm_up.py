@@ -113,14 +113,14 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_warming_ends_when_it_is_warm(clock: list[float]) -> None:
-    said: list[str] = []
-    done = warm_up._Step(1, 90, 1.0, said.append).until_warm(FakeLoad(clock, warm_after_s=30))
+    progress: list[str] = []
+    done = warm_up._Step(1, 90, 1.0, progress.append).until_warm(FakeLoad(clock, warm_after_s=30))
     assert done.state == "warm"
     assert done.sentence == ""
     assert 30 + WINDOW - 1 <= done.took_s <= 30 + 2 * WINDOW + 1
     assert done.cpu_ms_per_request == pytest.approx(0.5, rel=0.05)
     assert (done.first_cpu_ms_per_request or 0) > 5
-    assert len(said) > 30
+    assert len(progress) > 30
 
 
 def test_a_reached_limit_is_reported_with_what_still_changes(clock: list[float]) -> None:
