@@ -278,7 +278,8 @@ def test_values_that_are_all_alike_get_a_narrow_distribution() -> None:
 
 
 def test_nothing_but_late_times_cannot_be_fitted() -> None:
-    data = Observations(*[np.empty(0)] * 4, limit=10.0, censored=5.0)
+    none = np.empty(0)
+    data = Observations(none, none, none, none, limit=10.0, censored=5.0)
     for fit in (fit_gamma, fit_uniform, fit_hyper_erlang):
         with pytest.raises(ValueError, match="all observations are censored"):
             fit(data)
