@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from penstock.api.files import file_kinds as file_kinds
     from penstock.api.files import read as read
     from penstock.api.files import schema as schema
+    from penstock.api.kubernetes import manifests as manifests
     from penstock.api.lake import audit as audit
     from penstock.api.lake import compact as compact
     from penstock.api.lake import reland as reland
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from penstock.autoscaler.core.policy import Trigger as Trigger
     from penstock.autoscaler.core.policy import View as View
     from penstock.autoscaler.manifests import KubernetesPlace as KubernetesPlace
-    from penstock.autoscaler.manifests import manifests as manifests
     from penstock.domain.arrivals import Arrivals as Arrivals
     from penstock.domain.arrivals import BurstArrivals as BurstArrivals
     from penstock.domain.arrivals import ConstantArrivals as ConstantArrivals
@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from penstock.domain.errors import TooManyRejects as TooManyRejects
     from penstock.domain.facts import ClusterFacts as ClusterFacts
     from penstock.domain.fault import BrokerFault as BrokerFault
+    from penstock.domain.fault import FaultPlan as FaultPlan
     from penstock.domain.fault import Struck as Struck
     from penstock.domain.fault import When as When
     from penstock.domain.grid import ExperimentGrid as ExperimentGrid
@@ -155,6 +156,7 @@ _EXTRAS = {
     "api.autoscaling": "lake",
     "api.capacity": "all",
     "api.files": "cli",
+    "api.kubernetes": "lake",
     "api.lake": "lake",
     "api.landing": "lake",
     "api.machine": "testbed",

@@ -9,5 +9,6 @@ capacity      measure the capacity of a lane
 files         read a file as a value; JSON schemas
 testbeds      clusters that outlive the process which started them
 machine       what this machine can do
+kubernetes    manifests of a pipeline
 autoscaling   let the number of lanes follow the load
 """

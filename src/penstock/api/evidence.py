@@ -127,6 +127,7 @@ class Evidence:
             ],
             "failed": [{"cell": cell, "reason": reason} for cell, reason in self.failed],
             "findings": self.findings,
+            "reports": self.reports,
         }
 
 

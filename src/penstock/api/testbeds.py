@@ -76,7 +76,9 @@ def start(
 ) -> StartedTestbed:
     """The same with what `asked_for` returned; without `kinds`, the usual requests warm it up."""
     if warm_limit_s is not None and not warm:
-        raise BadInput("a limit of the warm-up needs a warm-up", "add --warm, or omit the limit")
+        raise BadInput(
+            "a limit of the warm-up needs a warm-up", "ask for a warm-up, or omit the limit"
+        )
     usual = RequestKind(replication=min(RequestKind.replication, spec.brokers))
     toolchain = find_toolchain(os.environ, on_progress=on_progress)
     cluster = Cluster(spec, toolchain=toolchain, name=name, on_progress=on_progress)

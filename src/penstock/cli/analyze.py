@@ -32,7 +32,7 @@ def analyze(
     with output.progress() as say:
         evidence = api.analyze(runs, latency_limits_ms=limits_ms, master=master, on_progress=say)
     if as_json:
-        output.emit_json({**evidence.to_data(), "reports": evidence.reports})
+        output.emit_json(evidence.to_data())
         return
     output.outcome(evidence.outcome)
     show(evidence, details)

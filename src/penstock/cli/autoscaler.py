@@ -12,10 +12,11 @@ from prometheus_client import CollectorRegistry
 
 from penstock import specs
 from penstock.api.autoscaling import autoscale
+from penstock.api.kubernetes import manifests
 from penstock.autoscaler.channel import HostLink
 from penstock.autoscaler.consumer import PlainConsumer, ending, owned
 from penstock.autoscaler.group import Group
-from penstock.autoscaler.manifests import KubernetesPlace, manifests
+from penstock.autoscaler.manifests import KubernetesPlace
 from penstock.autoscaler.topics import Topics
 from penstock.cli import events, options, output
 from penstock.domain.errors import BadInput, PenstockError
@@ -80,7 +81,7 @@ def run(
             output.outcome(sentence)
 
 
-@autoscaler.command()
+@autoscaler.command(hidden=True)
 @options.file
 @click.option("--number", type=int, required=True, help="Number in the group: 0, 1, …")
 def consumer(file: Path, number: int) -> None:
@@ -134,6 +135,6 @@ def consumer(file: Path, number: int) -> None:
 def render(file: Path, image: str, namespace: str, claim: str, secret: str | None) -> None:
     """Print Kubernetes manifests: driver, RBAC and executor pod template."""
     place = KubernetesPlace(image=image, namespace=namespace, claim=claim, secret=secret)
-    for manifest in manifests(pipeline_file.load(file), place):
+    for manifest in manifests(file, place):
         click.echo("---")
         click.echo(specs.dump_yaml(manifest), nl=False)

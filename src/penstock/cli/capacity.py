@@ -36,8 +36,8 @@ def capacity(
 ) -> None:
     """Measure what one lane lands per second when more is waiting than it can take.
 
-    With FILE: on its own topics from their beginning, into tables that are thrown away. Without: on
-    a cluster of this machine, in three cases of up to 144 partitions.
+    With FILE, reads its topics from the beginning into temporary tables. Without FILE, starts a
+    cluster on this machine and measures three cases of up to 144 partitions.
     """
     with output.progress() as say:
         measured = api.capacity(

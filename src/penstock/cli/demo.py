@@ -33,7 +33,7 @@ from penstock.testbed.cluster import Cluster
 
 
 @click.command()
-@click.option("--out", type=options.PATH, default=Path("runs"), help="Output directory.")
+@options.out
 @options.as_json
 def demo(out: Path, as_json: bool) -> None:
     """Show how acks=1 and acks=all behave when a broker is killed.

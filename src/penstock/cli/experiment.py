@@ -31,6 +31,7 @@ _options: list[Callable[[Callable[..., None]], Callable[..., None]]] = [
         "--out",
         type=options.PATH,
         default=Path("runs"),
+        show_default=True,
         help="Output directory.",
     ),
     click.option("--resume", type=options.PATH, help="Resume the experiment in this directory."),

@@ -9,8 +9,13 @@ import click
 PATH = click.Path(path_type=Path)
 
 file = click.argument("file", type=PATH)
+out = click.option(
+    "--out", type=PATH, default=Path("runs"), show_default=True, help="Output directory."
+)
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-master = click.option("--master", default="local[*]", help="Spark master of the analysis.")
+master = click.option(
+    "--master", default="local[*]", show_default=True, help="Spark master for the analysis."
+)
 lake_master = click.option(
     "--master", default="local[*]", show_default=True, help="Spark master that the lanes run on."
 )
@@ -22,10 +27,12 @@ latency_limits = click.option(
     "limits_ms",
     type=click.FloatRange(min=0, min_open=True),
     multiple=True,
-    help="Count messages later than this many ms, besides the objective's limit.",
+    help="Also report the share of messages later than this many ms; may be repeated.",
 )
 details = click.option(
-    "--details", is_flag=True, help="Print every figure, as in report.html; not only the first."
+    "--details",
+    is_flag=True,
+    help="Print all figures, as in report.html, instead of the ten most important.",
 )
 metrics_host = click.option(
     "--metrics-host",

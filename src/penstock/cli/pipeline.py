@@ -41,7 +41,9 @@ pipeline.add_command(capacity)
 @pipeline.command()
 @options.file
 @options.lake_master
-@click.option("--once", is_flag=True, help="Land the current records, then exit.")
+@click.option(
+    "--once", is_flag=True, help="Land the records that are in the topics now, then exit."
+)
 @options.metrics_port
 @options.metrics_host
 @click.option(
@@ -150,8 +152,8 @@ def audit(file: Path, master: str, as_json: bool) -> None:
     "gone_writers",
     multiple=True,
     metavar="ID",
-    help="The checkpoint of this writer was deleted: the vacuum need not keep files for it. "
-    "May be repeated.",
+    help="ID of a writer whose checkpoint was deleted: the vacuum may remove its files that no "
+    "commit names. They may be the only copy of their records. May be repeated.",
 )
 @options.as_json
 def compact(

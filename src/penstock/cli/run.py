@@ -24,7 +24,7 @@ from penstock.runs.resuming import Step
 
 @click.command()
 @click.argument("scenario", type=options.PATH, required=False)
-@click.option("--out", type=options.PATH, default=Path("runs"), help="Output directory.")
+@options.out
 @click.option("--resume", type=options.PATH, help="Resume the campaign in this directory.")
 @click.option("--retry-failed", is_flag=True, help="With --resume, also retry failed cells.")
 @click.option(

@@ -50,24 +50,30 @@ def testbed() -> None:
 @testbed.command()
 @click.argument("spec_file", required=False, type=options.PATH)
 @_of
-@click.option("--brokers", type=int, help="Number of brokers (1 to 16).")
+@click.option("--brokers", type=int, help="Number of brokers (1 to 16). Default: 3.")
 @click.option(
-    "--controllers", type=int, help="Dedicated controllers; 0: brokers act as controllers."
+    "--controllers",
+    type=int,
+    help="Dedicated KRaft controllers. Default: 0, brokers act as controllers.",
 )
-@click.option("--heap-mb", type=int, help="Java heap per broker.")
-@click.option("--port", type=int, help="First port on loopback.")
+@click.option("--heap-mb", type=int, help="Java heap per broker, in MB.")
+@click.option("--port", type=int, help="Port of the first broker on loopback.")
 @click.option(
     "--place",
     type=click.Choice(["loopback", "namespaces"]),
-    help="loopback: no privileges; namespaces: each broker on its own host (needs root).",
+    help="loopback (default): no privileges; namespaces: each broker on its own host (needs root).",
 )
 @click.option(
     "--security",
     type=click.Choice(["plaintext", "sasl_ssl"]),
-    help="sasl_ssl: TLS and SCRAM with generated keys.",
+    help="plaintext (default), or sasl_ssl: TLS and SCRAM with generated keys.",
 )
 @click.option(
-    "--property", "properties", multiple=True, metavar="NAME=VALUE", help="Any broker property."
+    "--property",
+    "properties",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Broker property by its Kafka name; may be repeated.",
 )
 @click.option(
     "--warm",
@@ -162,6 +168,7 @@ def _report_up(started: StartedTestbed, name: str, as_json: bool) -> None:
     "interval_s",
     type=_SECONDS,
     default=1,
+    show_default=True,
     help="Sampling interval for rates, in seconds.",
 )
 @click.option("--bootstrap-servers", help="Show an existing cluster instead.")
@@ -233,7 +240,12 @@ def execute(name: str, host: str, command: tuple[str, ...]) -> None:
 
 @testbed.command()
 @_name
-@click.option("--all", "everything", is_flag=True, help="Every detached testbed of this user.")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Remove all testbeds that `penstock testbed up` started for this user.",
+)
 @options.as_json
 def down(name: str, everything: bool, as_json: bool) -> None:
     """Remove a cluster with its processes, networks and files."""
