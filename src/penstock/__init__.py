@@ -160,6 +160,7 @@ _EXTRAS = {
     "api.lake": "lake",
     "api.landing": "lake",
     "api.machine": "testbed",
+    "api.testbeds": "testbed",
     "api": "analysis",
     "autoscaler": "lake",
     "lake": "lake",

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
 from random import Random
 
 import pyarrow as pa
 import pytest
 
 from penstock.domain import plugins
+from penstock.domain.arrivals import ConstantArrivals
+from penstock.domain.cluster import TopicSpec
 from penstock.domain.content import Content
+from penstock.domain.errors import BadInput
+from penstock.domain.run import RunSpec
+from penstock.domain.workload import Payload, Workload
 from penstock.load.bodies import bodies
+from penstock.runs.preflight import check
 
 CONTENTS = {name: kind() for name, kind in plugins.every("penstock.contents").items()}
 each_content = pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
@@ -64,3 +72,48 @@ def test_records_are_what_they_claim_to_be() -> None:
     sale = next(CONTENTS["sales"].records(rng)).decode().rstrip("\n").split(";")
     assert len(sale) == 12
     assert float(sale[9]) == pytest.approx(int(sale[7]) * float(sale[8]), abs=0.01 * int(sale[7]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Broken(Content):
+    """What the code of another package may do."""
+
+    kind = "broken"
+    way: str
+
+    def records(self, rng: Random) -> Iterator[bytes]:
+        yield b"one"
+        if self.way == "text":
+            yield "two"  # type: ignore[misc]
+        if self.way == "raises":
+            raise RuntimeError("no data today")
+        while self.way == "empty":
+            yield b""
+
+
+@pytest.mark.parametrize(
+    ("way", "problem"),
+    [
+        ("ends", "its records end"),
+        ("text", "a record must be bytes, not str"),
+        ("raises", "RuntimeError: no data today"),
+        ("empty", "records in a row are empty"),
+    ],
+)
+def test_a_content_that_does_not_work_is_named(way: str, problem: str) -> None:
+    body = bodies(Broken(way=way), Random(1))
+    assert body(2) == b"on"
+    with pytest.raises(BadInput, match=f"content 'broken': .*{problem}"):
+        body(100)
+
+
+def test_it_is_found_before_anything_starts() -> None:
+    spec = RunSpec(
+        name="broken",
+        topic=TopicSpec(name="t"),
+        workload=Workload(
+            arrivals=ConstantArrivals(rate_per_s=1), payload=Payload(content=Broken(way="ends"))
+        ),
+    )
+    with pytest.raises(BadInput, match="content 'broken': its records end"):
+        check(spec)

@@ -4,8 +4,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -131,3 +134,42 @@ def test_secrets_are_not_shown() -> None:
 
 def test_values_that_are_many_may_go_unchecked() -> None:
     assert not LandedRange.checks_types
+
+
+def test_numbers_of_numpy_become_plain_ones_and_are_checked() -> None:
+    cluster = penstock.ClusterSpec(brokers=np.int64(2))
+    assert type(cluster.brokers) is int
+    assert "brokers: 2" in penstock.dump_yaml(cluster)
+    idempotent: Any = np.True_
+    assert penstock.ProducerSettings(enable_idempotence=idempotent).enable_idempotence is True
+    for wrong in (np.int64(0), np.float32(-1), np.float32("nan"), Fraction(-1, 3)):
+        rate: Any = wrong
+        with pytest.raises(FieldError, match="rate_per_s"):
+            penstock.ConstantArrivals(rate_per_s=rate)
+
+
+@pytest.mark.parametrize("content", ["telemetry", penstock.TelemetryContent])
+def test_the_name_of_a_kind_is_not_one(content: Any) -> None:
+    with pytest.raises(FieldError, match=r"must be a kind of Content: write TelemetryContent\(…\)"):
+        penstock.Payload(content=content)
+
+
+def test_a_kind_that_is_not_installed_is_not_written_as_its_parent() -> None:
+    """Read back, it would be another workload."""
+
+    class Mine(penstock.SalesContent):
+        pass
+
+    with pytest.raises(penstock.BadInput, match="Mine is not the installed plug-in 'sales'"):
+        penstock.dump_yaml(penstock.Payload(content=Mine()))
+
+
+def test_a_class_with_the_name_of_an_own_kind_does_not_hide_it() -> None:
+    code = (
+        "import penstock\n"
+        "class Mine(penstock.RandomContent):\n"
+        "    kind = 'random'\n"
+        "print(type(penstock.Payload().content).__name__)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "RandomContent"

@@ -453,6 +453,21 @@ def test_the_name_of_an_own_kind_stays_its_own(install: Install) -> None:
         json_schema(FILE_KINDS["workload"])
 
 
+def test_kinds_with_one_class_name_keep_their_own_schemas(install: Install, tmp_path: Path) -> None:
+    install(
+        "[penstock.arrivals]\nstairs = others_plugins:Stairs\n"
+        "[penstock.contents]\nstairs = more_plugins:Stairs\n",
+        EXAMPLES["penstock.arrivals"].code,
+    )
+    code = textwrap.dedent(EXAMPLES["penstock.contents"].code)
+    (tmp_path / "more_plugins.py").write_text(code)
+    schemas = json_schema(FILE_KINDS["workload"])["$defs"]
+    fields = [set(d["properties"]) for name, d in schemas.items() if name.endswith("Stairs")]
+    assert len(fields) == 2
+    assert {"kind", "step_s"} in fields
+    assert {"kind", "steps"} in fields
+
+
 def test_an_experiment_of_another_package_is_a_command(install: Install) -> None:
     group = "penstock.experiments"
     install(f"[{group}]\nstairs = others_plugins:Stairs\n", EXAMPLES[group].code)

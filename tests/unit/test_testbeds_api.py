@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import penstock
 from penstock.api import testbeds
 from penstock.domain.warm_up import RequestKind
+from penstock.testbed.attached import sole_user
+from penstock.testbed.lease import Lease
 
 SCENARIO = """
 name: orders
@@ -80,3 +83,49 @@ def test_doctor_names_what_is_missing() -> None:
         check.name for check in able.checks if not check.ok
     }
     assert all(check.fix for check in (*able.missing, *able.partly))
+
+
+def test_what_cannot_be_a_spec_is_refused() -> None:
+    wrong: tuple[Any, ...] = (5, {}, [])
+    for spec in wrong:
+        with pytest.raises(penstock.FieldError, match=r"spec: .* must be a file, a ClusterSpec"):
+            penstock.start_testbed(spec)
+    with pytest.raises(penstock.FieldError, match=r"limit_s: -1 must be"):
+        penstock.start_testbed(warm=True, warm_limit_s=-1)
+
+
+def test_a_testbed_that_another_command_removed_is_not_there(tmp_path: Path) -> None:
+    gone = Lease("0123", tmp_path / "gone")
+    with pytest.raises(penstock.TestbedError, match="another command has removed"), sole_user(gone):
+        pass
+
+
+def test_health_is_of_a_cluster_that_runs() -> None:
+    with pytest.raises(penstock.FieldError, match="cluster: 'mine' must be a Cluster"):
+        penstock.health("mine")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("path", [None, 5, b"x", "", "a\0b"])
+def test_what_is_not_a_path_is_refused_by_its_argument(path: object) -> None:
+    wrong: Any = path
+    for call, argument in (
+        (lambda: penstock.read(wrong, penstock.TopicSpec), "path"),
+        (lambda: penstock.run(wrong), "scenario"),
+        (lambda: penstock.resume(wrong), "directory"),
+        (lambda: penstock.analyze([wrong]), "paths"),
+        (lambda: penstock.land(wrong), "pipeline"),
+        (lambda: penstock.audit(wrong), "pipeline"),
+    ):
+        with pytest.raises(penstock.FieldError, match=f"^{argument}: .* must be a path"):
+            call()
+    with pytest.raises(penstock.BadInput, match="is not a kind of file"):
+        penstock.schema([])  # type: ignore[arg-type]
+    with pytest.raises(penstock.BadInput, match="cannot be written as YAML"):
+        penstock.dump_yaml(object())
+
+
+def test_a_place_on_kubernetes_is_checked() -> None:
+    with pytest.raises(penstock.FieldError, match="namespace: 'A B' must be a Kubernetes name"):
+        penstock.KubernetesPlace(image="x", namespace="A B")
+    with pytest.raises(penstock.FieldError, match="image"):
+        penstock.KubernetesPlace(image=" ")

@@ -6,6 +6,7 @@ experiments   measure what a cluster can do
 landing       land topics in the lake
 lake          audit, compact and reland a lake
 capacity      measure the capacity of a lane
+arguments     checks that they share
 files         read a file as a value; JSON schemas
 testbeds      clusters that outlive the process which started them
 machine       what this machine can do

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock import specs
+from penstock.api.arguments import as_path
 from penstock.domain.errors import BadInput
 from penstock.domain.facts import ClusterFacts
 from penstock.domain.grid import ExperimentGrid, complete
@@ -97,11 +98,13 @@ def begin(
     """Check the grid and make the directory of its points; nothing is started."""
     text, source = None, "grid"
     if isinstance(grid, str | Path):
-        file, source = Path(grid), str(grid)
+        file, source = as_path("grid", grid), str(grid)
         grid, text = specs.load(file, ExperimentGrid), read_text(file)
     try:
         full = complete(kind, grid or ExperimentGrid())
-        return experiments.create(kind, quick_grid(full) if quick else full, Path(out), text)
+        return experiments.create(
+            kind, quick_grid(full) if quick else full, as_path("out", out), text
+        )
     except FieldError as error:
         # Two values that do not fit together, one of them a default of the experiment.
         raise BadInput(f"{source}: {error}") from None
@@ -111,7 +114,7 @@ def reopen(kind: str, directory: AnyPath, *, is_alone: bool = True) -> Series:
     """The experiment in a directory; `is_alone`: no other grid is given with it."""
     if not is_alone:
         raise BadInput(f"{directory}: has a grid already", "resume it without another")
-    series = experiments.reopen(Path(directory))
+    series = experiments.reopen(as_path("directory", directory))
     if series.kind != kind:
         raise BadInput(
             f"{directory}: is a {series.kind} experiment",

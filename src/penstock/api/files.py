@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, TypeVar
 
+from penstock.api.arguments import as_path
 from penstock.domain.errors import BadInput
 from penstock.domain.lake.pipeline import Pipeline
 from penstock.domain.scenario import Scenario
@@ -20,7 +21,7 @@ def read(path: str | Path, kind: type[T]) -> T:
     """Read a file as a value of `kind`, such as `Scenario`, with the files that it names."""
     if not (isinstance(kind, type) and issubclass(kind, Value)):
         raise BadInput(f"{kind!r} is not a kind of value", "use a class such as penstock.Scenario")
-    file = Path(path)
+    file = as_path("path", path)
     # Imported here, since they need more than files do.
     value: Any
     if issubclass(kind, Pipeline):
@@ -44,7 +45,7 @@ def file_kinds() -> dict[str, str]:
 
 def schema(name: str) -> dict[str, Any]:
     """The JSON schema of a kind of file, such as `scenario`."""
-    if name not in FILE_KINDS:
+    if not isinstance(name, str) or name not in FILE_KINDS:
         raise BadInput(
             f"{name!r} is not a kind of file", f"use one of {', '.join(sorted(FILE_KINDS))}"
         )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from prometheus_client import CollectorRegistry
 
+from penstock.api.arguments import as_path
 from penstock.autoscaler.core.actions import Event
 from penstock.autoscaler.metrics import Metrics as AutoscalerMetrics
 from penstock.autoscaler.scaling import scaled
@@ -172,7 +173,11 @@ def land(
 
 def load(pipeline: AnyPipeline) -> Pipeline:
     """Load a pipeline file; a `Pipeline` is returned as it is."""
-    return pipeline if isinstance(pipeline, Pipeline) else pipeline_file.load(Path(pipeline))
+    return (
+        pipeline
+        if isinstance(pipeline, Pipeline)
+        else pipeline_file.load(as_path("pipeline", pipeline))
+    )
 
 
 class _Alarms:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from penstock import specs
+from penstock.api.arguments import as_path
 from penstock.api.evidence import Evidence, analyse, findings_of, read_back
 from penstock.domain.errors import BadInput
 from penstock.domain.progress import Progress, silent
@@ -69,7 +70,7 @@ def resume(
 ) -> Evidence:
     """Run the remaining cells of the campaign in this directory."""
     return carry_on(
-        campaigns.reopen(Path(directory)),
+        campaigns.reopen(as_path("directory", directory)),
         retry_failed=retry_failed,
         testbed=testbed,
         latency_limits_ms=latency_limits_ms,
@@ -95,12 +96,14 @@ def begin(
     on_warning: Progress = silent,
 ) -> Campaign:
     """Check the scenario and create the directory of its runs; nothing is started."""
-    out = Path(out)
+    out = as_path("out", out)
     if isinstance(scenario, Scenario):
         return campaigns.create(scenario, scenario.name, out)
-    file = Path(scenario)
+    file = as_path("scenario", scenario)
     if openmessaging.is_workload(file):
-        translated = openmessaging.load(file, Path(driver) if driver is not None else None)
+        translated = openmessaging.load(
+            file, as_path("driver", driver) if driver is not None else None
+        )
         for note in translated.notes:
             on_warning(f"{file}: {note}")
         return campaigns.create(translated.scenario, str(file), out)
@@ -164,7 +167,7 @@ def analyze(
     from penstock.analysis.session import scoped
 
     check(None, latency_limits_ms)
-    places = [Path(path) for path in several("paths", paths)]
+    places = [as_path("paths", path) for path in several("paths", paths)]
     directories = find_runs(places)
     for directory in directories:
         directory.run()  # one that is none is reported before Spark starts
@@ -210,7 +213,7 @@ def compare(
     """Compare runs or campaigns with the first of them; `report`: write it there as one page."""
     from penstock.analysis.session import scoped
 
-    every = find_runs([Path(path) for path in several("paths", paths)])
+    every = find_runs([as_path("paths", path) for path in several("paths", paths)])
     complete = [directory for directory in every if directory.run().status == "complete"]
     left_out = tuple(
         f"{directory.path}: skipped: the run {_ENDED[status]}"
@@ -225,7 +228,7 @@ def compare(
     comparison = compare_runs(runs)
     evidence = Evidence(runs, tuple(every))
     if report is not None:
-        write_file(Path(report), render(runs, "Comparison", drift=evidence.drift))
+        write_file(as_path("report", report), render(runs, "Comparison", drift=evidence.drift))
     return Compared(evidence, comparison, left_out)
 
 

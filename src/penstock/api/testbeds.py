@@ -10,10 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from penstock import specs
+from penstock.api.arguments import as_path
 from penstock.domain.cluster import ClusterSpec
 from penstock.domain.errors import BadInput, TestbedError
 from penstock.domain.progress import Progress, silent
 from penstock.domain.scenario import Scenario
+from penstock.domain.value import FieldError
 from penstock.domain.warm_up import RequestKind, WarmUp, WarmUpLimits
 from penstock.load import schedule
 from penstock.runs.matrix import cells
@@ -80,6 +82,9 @@ def start(
             "a limit of the warm-up needs a warm-up", "ask for a warm-up, or omit the limit"
         )
     usual = RequestKind(replication=min(RequestKind.replication, spec.brokers))
+    to_warm = dict(kinds or {usual: WarmUpLimits()}) if warm else {}
+    if warm_limit_s is not None:
+        to_warm = {k: replace(limits, limit_s=warm_limit_s) for k, limits in to_warm.items()}
     toolchain = find_toolchain(os.environ, on_progress=on_progress)
     cluster = Cluster(spec, toolchain=toolchain, name=name, on_progress=on_progress)
     began_s = time.monotonic()
@@ -88,9 +93,7 @@ def start(
     warm_ups: dict[RequestKind, WarmUp] = {}
     with ExitStack() as on_failure:
         on_failure.callback(cluster.stop)
-        for kind, limits in (kinds or {usual: WarmUpLimits()}).items() if warm else ():
-            if warm_limit_s is not None:
-                limits = replace(limits, limit_s=warm_limit_s)
+        for kind, limits in to_warm.items():
             done = warm_up(cluster, kind, limits, on_progress)
             if done is not None:  # otherwise another kind covers it
                 warm_ups[kind] = done
@@ -106,7 +109,7 @@ def asked_for(
     """The cluster that `spec` describes; of a scenario also what to warm it up for, and how far."""
     label = "scenario"
     if isinstance(spec, str | Path):
-        label, spec = str(spec), _read(Path(spec))
+        label, spec = str(spec), _read(as_path("spec", spec))
     if isinstance(spec, Scenario):
         if spec.existing is not None:
             raise BadInput(
@@ -115,7 +118,11 @@ def asked_for(
             )
         run_specs = [cell.spec for cell in cells(spec, label)]
         return spec.cluster, {kind_of(one): one.cluster_warm_up for one in run_specs}
-    return spec or ClusterSpec(), {}
+    if spec is None:
+        return ClusterSpec(), {}
+    if not isinstance(spec, ClusterSpec):
+        raise FieldError("spec", spec, "must be a file, a ClusterSpec or a Scenario")
+    return spec, {}
 
 
 def _read(file: Path) -> ClusterSpec | Scenario:
@@ -158,7 +165,8 @@ def remove_testbeds() -> list[str]:
             attached.remove(testbed)
             removed.append(name)
         except TestbedError as error:  # a process that does not end; the others can go
-            failures.append(error)
+            if testbed.directory.exists():  # otherwise another command removed it
+                failures.append(error)
     if failures:
         raise failures[0]
     return removed

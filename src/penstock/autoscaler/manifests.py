@@ -10,11 +10,12 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 from penstock import specs
 from penstock.domain.errors import BadInput
 from penstock.domain.lake.pipeline import Pipeline
+from penstock.domain.value import Bound, Doc, Value
 
 Manifest = dict[str, Any]
 _CONFIG, _SECRET, _LAKE = "/etc/penstock", "/etc/penstock-secret", "/lake"
@@ -22,6 +23,7 @@ _DRIVER_PORT, _BLOCK_PORT, _METRICS_PORT = 7078, 7079, 9400
 _USER = 185  # of Spark's own images
 # 63 in all, of which 16 are ours.
 _NAME_LENGTH = 47
+_KUBERNETES_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 # What the driver may do. First with executors, and the configuration that Spark gives them; then
 # with what Spark removes when it ends, as far as it has created it.
 _RULES = [
@@ -50,18 +52,26 @@ _SECURITY = {"runAsNonRoot": True, "runAsUser": _USER, "fsGroup": _USER}
 _HEAP = 0.4
 
 
-@dataclass(frozen=True)
-class KubernetesPlace:
+@dataclass(frozen=True, kw_only=True)
+class KubernetesPlace(Value):
     """Where the pipeline runs."""
 
     image: str
     namespace: str = "default"
-    # An existing volume claim that many pods can mount at once (ReadWriteMany).
-    claim: str = "lake"
-    # An existing Secret with a client.properties in it.
-    secret: str | None = None
-    driver_memory_mb: int = 3072
-    executor_memory_mb: int = 2048
+    claim: Annotated[
+        str, Doc("existing volume claim that many pods can mount at once (ReadWriteMany)")
+    ] = "lake"
+    secret: Annotated[str | None, Doc("existing Secret with a client.properties in it")] = None
+    driver_memory_mb: Annotated[int, Bound(ge=512)] = 3072
+    executor_memory_mb: Annotated[int, Bound(ge=512)] = 2048
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require(bool(self.image.strip()), "image", "must name a container image")
+        for field in ("namespace", "claim", "secret"):
+            name = getattr(self, field)
+            rule = "must be a Kubernetes name: lower-case letters, digits and '-'"
+            self.require(name is None or bool(_KUBERNETES_NAME.fullmatch(name)), field, rule)
 
 
 def manifests(pipeline: Pipeline, place: KubernetesPlace) -> list[Manifest]:

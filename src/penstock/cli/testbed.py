@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -115,17 +115,16 @@ def up(
             name=name,
             warm=warm,
             warm_limit_s=warm_limit_s,
-            stays=not foreground,
+            stays=False,
             on_progress=say,
         )
-    if not foreground:
+    with ExitStack() as on_failure:
+        on_failure.callback(started.cluster.stop)
         _report_up(started, name, as_json)
-        return
-    try:
-        _report_up(started, name, as_json)
-        signal.pause()
-    finally:
-        started.cluster.stop()
+        if foreground:
+            signal.pause()
+        started.cluster.detach()
+        on_failure.pop_all()  # it stays
 
 
 def _report_up(started: StartedTestbed, name: str, as_json: bool) -> None:

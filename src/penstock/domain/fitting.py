@@ -2,7 +2,7 @@
 
 Text, numbers, truth values, `X | None`, `Literal`, `tuple[X, ...]`, `Mapping[K, V]` and classes; what
 else an annotation may say is not checked. An int is also a float, a bool is not a number, and a
-number of numpy is a number. A list or another sequence becomes a tuple, but text is never a sequence.
+number of numpy becomes one. A list or another sequence becomes a tuple, but text is never a sequence.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-# Returns what the field gets: the value itself, or a tuple that was made of it.
+from penstock.domain import plugins
+
+# Returns what the field gets: the value itself, or what was made of it (a tuple, a plain number).
 Fit = Callable[[Any], Any]
 
 
@@ -90,8 +92,10 @@ def _scalar(kind: type) -> Fit:
     name, exact, fits = _SCALARS[kind]
 
     def fit(value: Any) -> Any:
-        if type(value) in exact or fits(value):
+        if type(value) in exact:
             return value
+        if fits(value):  # a number of numpy, a fraction: the field gets a plain one
+            return kind(value)
         raise Unfit(value, name)
 
     return fit
@@ -105,15 +109,25 @@ def _none(value: Any) -> Any:
 
 def _instance(kind: type) -> Fit:
     # An abstract word, such as Arrivals, is never made itself.
-    is_word = hasattr(kind, "plugin_group") and bool(getattr(kind, "__abstractmethods__", None))
+    is_word = bool(getattr(kind, "plugin_group", None)) and bool(
+        getattr(kind, "__abstractmethods__", None)
+    )
     expected = f"a kind of {kind.__name__}" if is_word else f"a {kind.__name__}"
 
     def fit(value: Any) -> Any:
         if isinstance(value, kind):
             return value
-        raise Unfit(value, expected)
+        raise Unfit(value, expected, advice=_example(value, kind) if is_word else "")
 
     return fit
+
+
+def _example(value: Any, word: Any) -> str:
+    """What to write instead of the name of a kind, or of its class."""
+    named = plugins.find(word.plugin_group, value) if isinstance(value, str) else value
+    if isinstance(named, type) and issubclass(named, word):
+        return f": write {named.__name__}(…)"
+    return ""
 
 
 def _literal(choices: tuple[Any, ...]) -> Fit:

@@ -71,14 +71,14 @@ def every(group: str) -> dict[str, Any]:
     return dict(sorted(plugins.items()))
 
 
-def below(word: Any) -> dict[str, Any]:
-    """The kinds of an abstract class that are imported by now."""
+def below(word: Any, package: str = "") -> dict[str, Any]:
+    """The kinds of an abstract class that are imported by now, those of `package` only."""
     kinds: dict[str, Any] = {}
     for subclass in word.__subclasses__():
         # Of its own: a kind refined by a subclass is still one kind.
-        if name := vars(subclass).get("kind"):
+        if (name := vars(subclass).get("kind")) and subclass.__module__.startswith(package):
             kinds[name] = subclass
-        kinds.update(below(subclass))
+        kinds.update(below(subclass, package))
     return dict(sorted(kinds.items()))
 
 
@@ -90,11 +90,7 @@ def _own(group: str) -> dict[str, Any]:
     package = import_module(WORDS[group].partition(":")[0])
     for module in iter_modules(package.__path__):
         import_module(f"{package.__name__}.{module.name}")
-    return {
-        name: kind
-        for name, kind in below(_word(group)).items()
-        if kind.__module__.startswith(f"{package.__name__}.")
-    }
+    return below(_word(group), f"{package.__name__}.")
 
 
 def _word(group: str) -> Any:

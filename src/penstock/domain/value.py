@@ -183,6 +183,7 @@ class Value:
                     raise FieldError(f"{name}{error.path}", error.shown, rule) from None
                 if fitting is not value:
                     object.__setattr__(self, name, fitting)
+                    value = fitting
             for note in notes:
                 if problem := problem_of(value, note):
                     raise FieldError(name, value, problem)

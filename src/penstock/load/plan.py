@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from penstock import specs
@@ -16,6 +17,7 @@ from penstock.domain.run import RunSpec
 from penstock.domain.settings import ProducerSettings
 from penstock.domain.workload import Workload
 from penstock.load import rdkafka, schedule
+from penstock.load.bodies import bodies
 from penstock.load.producer_job import ProducerJob
 
 # Above this rate the watcher would cost the brokers as much as the measured load.
@@ -25,6 +27,8 @@ _WARM_UP_MESSAGES = 3_000_000
 _TEST_S = 8.0
 # From the last look at the limit until the measured time begins, with room to spare.
 WARM_UP_MARGIN_S = 5.0
+# Of the content, before anything starts: enough to find one that does not work.
+_TRIED_BYTES = 100_000
 # What a run decides itself, with the reason.
 _REFUSED = {
     "bootstrap.servers": "the cluster says where it is",
@@ -64,6 +68,7 @@ class LoadPlan:
         rdkafka.check_config(self.settings.properties())
         rdkafka.check_config(self.consumers.settings, "consumers.settings")
         schedule.check(self.workload, self.length_s)
+        bodies(self.workload.payload.content, Random(self.seed))(_TRIED_BYTES)
 
     def any_producer(self, client: Mapping[str, Any], directory: Path) -> ProducerJob:
         """For what follows from the settings alone, which is the same for every producer."""

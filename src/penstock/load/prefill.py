@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 
 from penstock.domain.content import Content
 from penstock.domain.errors import PenstockError
-from penstock.load.bodies import bodies
+from penstock.load.bodies import bodies, records
 from penstock.load.contents.telemetry import TelemetryContent
 
 # Enough different values that a batch hardly holds one twice.
@@ -76,7 +76,7 @@ def fill(
 def _values(content: Content, size_bytes: int | None, seed: int) -> list[bytes]:
     rng = Random(seed)
     if size_bytes is None:
-        return [record.rstrip(b"\n") for record in islice(content.records(rng), _VALUES)]
+        return [record.rstrip(b"\n") for record in islice(records(content, rng), _VALUES)]
     body = bodies(content, rng)
     return [body(size_bytes) for _ in range(_VALUES)]
 

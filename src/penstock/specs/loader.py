@@ -20,6 +20,7 @@ from cattrs import Converter
 from cattrs.errors import ClassValidationError
 from cattrs.gen import make_dict_structure_fn, override
 
+from penstock.domain import plugins
 from penstock.domain.client import ClientProperties, redacted
 from penstock.domain.cluster import ClusterSpec, TopicSpec
 from penstock.domain.errors import BadInput
@@ -113,7 +114,7 @@ def to_data(value: object) -> Any:
         return to_data(value.tolist())
     if type(value) in (int, float):
         return value
-    raise TypeError(f"{type(value).__name__} cannot be written as YAML or JSON")
+    raise BadInput(f"a {type(value).__name__} cannot be written as YAML or JSON")
 
 
 def dump_yaml(value: object) -> str:
@@ -144,7 +145,14 @@ def _without_nan(data: Any) -> Any:
 
 
 def _value_data(value: Value) -> dict[str, Any]:
-    data: dict[str, Any] = {} if value.kind is None else {"kind": value.kind}
+    group, kind = value.plugin_group, value.kind
+    if group and kind and plugins.find(group, kind) is not type(value):
+        name = type(value).__qualname__  # it would be read back as another class
+        raise BadInput(
+            f"{name} is not the installed plug-in {kind!r} of {group}",
+            "give it a `kind` of its own and an entry point: docs/plugins.md",
+        )
+    data: dict[str, Any] = {} if kind is None else {"kind": kind}
     for field in dataclasses.fields(value):
         item = getattr(value, field.name)
         if field.name == value.rest:

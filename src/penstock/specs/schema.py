@@ -40,8 +40,9 @@ def summary(cls: type) -> str:
 
 
 def _reference(cls: type[Value], definitions: dict[str, Schema]) -> Schema:
-    if cls.__name__ not in definitions:
-        definitions[cls.__name__] = {}  # a place held, for a word that contains itself
+    name = _name(cls, definitions)
+    if name not in definitions:
+        definitions[name] = _Definition(cls)  # a place held, for a word that contains itself
         choices = kinds(cls) if cls.kind is None else {}
         either = {"oneOf": [_reference(kind, definitions) for kind in choices.values()]}
         # By its name alone, if all of its fields have defaults.
@@ -49,8 +50,24 @@ def _reference(cls: type[Value], definitions: dict[str, Schema]) -> Schema:
         if short:
             either["oneOf"].append({"enum": short})
         content = either if choices else _object(cls, definitions)
-        definitions[cls.__name__] = {"description": summary(cls), **content}
-    return {"$ref": f"#/$defs/{cls.__name__}"}
+        definitions[name].update({"description": summary(cls), **content})
+    return {"$ref": f"#/$defs/{name}"}
+
+
+class _Definition(dict[str, Any]):
+    """The schema of a class."""
+
+    def __init__(self, cls: type[Value]) -> None:
+        super().__init__()
+        self.cls = cls
+
+
+def _name(cls: type[Value], definitions: dict[str, Schema]) -> str:
+    """The name of the class; with its module if another class has that name."""
+    taken = definitions.get(cls.__name__)
+    if isinstance(taken, _Definition) and taken.cls is not cls:
+        return f"{cls.__module__}.{cls.__qualname__}"
+    return cls.__name__
 
 
 def _object(cls: type[Value], definitions: dict[str, Schema]) -> Schema:

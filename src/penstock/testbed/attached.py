@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from penstock.domain.errors import BadInput, TestbedError
+from penstock.domain.errors import BadInput, PenstockError, TestbedError
 from penstock.specs.files import sole_owner
 from penstock.testbed import lease
 from penstock.testbed.cluster import Cluster
@@ -92,4 +92,8 @@ def sole_user(testbed: Lease) -> Iterator[None]:
                 f"another command is using testbed {testbed.name!r}",
                 "wait for it, or stop it",
             ) from None
+        except PenstockError:
+            if testbed.directory.exists():
+                raise
+            raise TestbedError("another command has removed this testbed") from None
         yield

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.domain.errors import BadInput, FaultDidNotTake, PenstockError, TestbedError
 from penstock.domain.fault import Fault, Struck, When
-from penstock.domain.value import FieldError
+from penstock.domain.value import FieldError, several
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.observe import observe
 
@@ -70,10 +70,11 @@ class FaultInjector:
     def __init__(
         self,
         cluster: Cluster,
-        faults: tuple[Fault, ...],
+        faults: Sequence[Fault],
         signals: Signals | None = None,
         on_event: Callable[[Event], None] = lambda _: None,
     ) -> None:
+        faults = several("faults", faults)
         self.events: list[Event] = []
         self._cluster = cluster
         self._signals = {**cluster_signals(cluster), **(signals or {})}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from penstock.domain.broker_view import BrokerRates, BrokerView, rates
+from penstock.domain.value import FieldError
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.observe import observe
 
@@ -50,6 +52,11 @@ class Health:
 
 def health(cluster: Cluster, interval_s: float = 1.0) -> Health:
     """Observe the brokers twice, so far apart: rates are taken between."""
+    if not isinstance(cluster, Cluster):
+        raise FieldError("cluster", cluster, "must be a Cluster, such as attach_testbed(NAME)")
+    if not (isinstance(interval_s, int | float) and 0 <= interval_s < math.inf):
+        raise FieldError("interval_s", interval_s, "must be a number of seconds from 0")
+    _ = cluster.lease  # which raises if the cluster was not started
     before = observe(cluster)
     time.sleep(interval_s)  # nothing is awaited
     after = observe(cluster)

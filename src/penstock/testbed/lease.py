@@ -89,7 +89,7 @@ def default_root() -> Path:
 
 def take(root: Path, *, owner_pid: int, name: str | None = None) -> Lease:
     """Claim a new testbed for a process; when that dies, the testbed is abandoned."""
-    if name is not None and not _NAME.fullmatch(name):
+    if name is not None and not (isinstance(name, str) and _NAME.fullmatch(name)):
         raise BadInput(
             f"{name!r} cannot be the name of a testbed",
             "use 1 to 30 letters, digits, '-' and '_', beginning with a letter or digit",
