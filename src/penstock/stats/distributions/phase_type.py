@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
+from scipy import sparse, special
 
 from penstock.stats.distributions.law import Floats, Law, times
 
@@ -40,6 +40,7 @@ class PhaseType(Law):
         if np.any(self.initial < 0) or not 0 < self.initial.sum() <= 1 + 1e-9:
             raise ValueError("initial must be probabilities that add up to at most 1")
         self.exit_rates = np.maximum(exit_rates, 0.0)
+        self._visited = np.zeros((0, size))
         try:
             self._inverse = np.linalg.inv(-self.generator)
         except np.linalg.LinAlgError:
@@ -91,6 +92,20 @@ class PhaseType(Law):
         """Of uniformisation: the fastest rate of leaving a state."""
         return float(-np.diag(self.generator).min())
 
+    def _visits(self, steps: int) -> Floats:
+        """The probabilities of the states after 0, 1, … jumps, kept for the next question."""
+        if steps >= len(self._visited):
+            # Chains of hundreds of phases have few moves from each.
+            jump = sparse.csr_array(np.eye(self.initial.size) + self.generator / self._rate).T
+            visited = np.zeros((2 * steps + 1, self.initial.size))
+            visited[0] = self.initial
+            for n in range(2 * steps):
+                visited[n + 1] = jump @ visited[n]
+                if visited[n + 1].sum() < _REST:
+                    break
+            self._visited = visited
+        return self._visited[: steps + 1]
+
     def _after(self, x: npt.ArrayLike, reward: Floats) -> Floats:
         """initial · e^(generator·x) · reward, by uniformisation: sums of positive terms only, so
         that nothing cancels, however many phases there are."""
@@ -100,15 +115,7 @@ class PhaseType(Law):
             return np.asarray(at)
         most = float(means.max())
         steps = math.ceil(most + 12 * math.sqrt(most) + 40)
-        jump = np.eye(self.initial.size) + self.generator / self._rate
-        rewards = np.empty(steps + 1)
-        vector = self.initial
-        for n in range(steps + 1):
-            rewards[n] = vector @ reward
-            if vector.sum() < _REST:
-                rewards[n:] = 0.0
-                break
-            vector = vector @ jump
+        rewards = self._visits(steps) @ reward
         counts = np.arange(steps + 1)
         result = np.empty_like(means)
         for first in range(0, means.size, chunk := max(1, _CELLS // (steps + 1))):

@@ -1,0 +1,10 @@
+"""Predictions. Pure: numbers in, numbers out.
+
+Every model states its symbols with units, its assumptions, its source and the range in which it holds.
+
+queueing   M/PH/1: mean and whole distribution of the time in a queue with one server
+"""
+
+from penstock.extras import require
+
+require("testbed", "scipy")
