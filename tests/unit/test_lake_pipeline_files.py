@@ -199,3 +199,17 @@ def test_prometheus_has_the_same_figures() -> None:
     assert 'penstock_skipped_topics{pipeline="p"} 1.0' in text
     with pytest.raises(BadInput, match=f"metrics port {port} cannot be used"):
         serve(registry, port)
+
+
+@pytest.mark.parametrize("field", ["lake", "checkpoint"])
+def test_an_object_store_is_refused_instead_of_taken_for_a_directory(
+    field: str, tmp_path: Path
+) -> None:
+    places = {"lake": "lake", field: "s3://bucket/place"}
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(
+        "name: shop\nbootstrap_servers: 'somewhere:9092'\nstreams: [{topics: [t], table: t}]\n"
+        + "".join(f"{name}: {place!r}\n" for name, place in places.items())
+    )
+    with pytest.raises(BadInput, match=rf"{field}: .*object stores are not supported yet"):
+        pipeline_file.load(file)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from penstock.api import capacity as api
+import penstock
 from penstock.cli import options, output
 from penstock.lake.capacity import PHASES, Capacity
 
@@ -40,7 +40,7 @@ def capacity(
     cluster on this machine and measures three cases of up to 144 partitions.
     """
     with output.progress() as say:
-        measured = api.capacity(
+        measured = penstock.capacity(
             file,
             lanes=lanes,
             cycles=cycles,

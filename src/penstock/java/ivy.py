@@ -123,7 +123,10 @@ def pyspark_jar_dir() -> Path:
     """PySpark's jar directory, found without importing PySpark (which takes most of a second)."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise MissingPart("PySpark is not installed", "run scripts/setup")
+        raise MissingPart(
+            "PySpark is not installed, whose Ivy fetches the jars",
+            "pip install 'penstock[analysis]', or run scripts/setup in a checkout",
+        )
     return Path(spec.origin).parent / "jars"
 
 

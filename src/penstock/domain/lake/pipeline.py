@@ -172,6 +172,9 @@ class Pipeline(Value):
         super().__post_init__()
         self.require(bool(_NAME.fullmatch(self.name)), "name", _NAME_FIX)
         self.require(bool(self.streams), "streams", "must have at least one entry")
+        for place in ("lake", "checkpoint"):
+            rule = "must be a directory; object stores are not supported yet"
+            self.require("://" not in (getattr(self, place) or ""), place, rule)
         fix = "is a secret: put it in a client.properties file, since this file is stored"
         check_properties("settings", self.settings, fix, _RESERVED)
         own = {self.ledger_table, self.rejects_table}
