@@ -2,7 +2,8 @@
 
 Every model states its symbols with units, its assumptions, its source and the range in which it holds.
 
-queueing   M/PH/1: mean and whole distribution of the time in a queue with one server
+queueing       M/PH/1: mean and whole distribution of the time in a queue with one server
+record_batch   sizes of Kafka's record batches, and what they take on disk
 """
 
 from penstock.extras import require
