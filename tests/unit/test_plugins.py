@@ -544,3 +544,10 @@ def test_the_documented_example_works(install: Install) -> None:
     due_s = [next(times) for _ in range(10_000)]
     assert len(due_s) / due_s[-1] == pytest.approx(arrivals.mean_per_s, rel=0.05)
     assert "messages per second while it is open" in json.dumps(json_schema(FILE_KINDS["workload"]))
+
+
+def test_the_docs_list_the_kinds_that_there_are() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text()
+    rows = re.findall(r"^\| `([a-z]+)` \| (`.*`) \|$", text, re.MULTILINE)
+    listed = {f"penstock.{group}": re.findall(r"`([^`]+)`", kinds) for group, kinds in rows}
+    assert listed == {group: plugins.names(group) for group in plugins.WORDS}
