@@ -406,5 +406,5 @@ def test_json_of_a_client_hides_its_secrets() -> None:
 
 
 def test_json_refuses_what_it_does_not_know() -> None:
-    with pytest.raises(TypeError, match="object cannot be written"):
+    with pytest.raises(BadInput, match="type object cannot be written"):
         specs.dump_json(object())

@@ -114,7 +114,7 @@ def to_data(value: object) -> Any:
         return to_data(value.tolist())
     if type(value) in (int, float):
         return value
-    raise BadInput(f"a {type(value).__name__} cannot be written as YAML or JSON")
+    raise BadInput(f"a value of type {type(value).__name__} cannot be written as YAML or JSON")
 
 
 def dump_yaml(value: object) -> str:
