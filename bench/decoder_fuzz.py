@@ -31,6 +31,7 @@ from fuzz_readers import Unreadable
 from fuzz_records import AVRO, BAD_HEADERS, DEADLY, JSON_COLUMNS, USELESS, WRITERS, Made, make
 from fuzz_routes import IGNORED_PLACE, REJECTS, ROUTES, Route, canonical, judge, plain
 from harness import Row, main
+from penstock.domain.errors import PenstockError
 from penstock.domain.lake.decoder import Decoder
 from penstock.domain.lake.order import LaneTask, Position, Range
 from penstock.domain.lake.partition import Partition
@@ -65,7 +66,7 @@ def measure(quick: bool, say: Say) -> tuple[dict[str, Any], list[Row]]:
         fuzz = Fuzz(Path(scratch), address, batches * per_batch // len(ROUTES), 5 if quick else 20)
         for batch in range(batches):
             say(f"micro-batch {batch + 1} of {batches}: {fuzz.records:,} records landed")
-            fuzz.land(batch, per_batch // len(ROUTES))
+            fuzz.land(per_batch // len(ROUTES))
         fuzz.close()
         say("looking for every record")
         fuzz.look()
@@ -137,6 +138,10 @@ class Message:
     def __init__(self, topic: str, partition: int, offset: int, made: Made) -> None:
         self._topic, self._partition, self._offset, self._made = topic, partition, offset, made
 
+    @property
+    def place(self) -> Partition:
+        return Partition(self._topic, self._partition)
+
     def topic(self) -> str:
         return self._topic
 
@@ -162,13 +167,17 @@ class Message:
 
 
 class Consumer:
-    """Has gathered already."""
+    """Has all messages already, and gathers those of the ranges that it is asked for."""
 
-    def __init__(self, records: Records) -> None:
-        self._records = records
+    def __init__(self, messages: list[Message]) -> None:
+        self._messages = messages
 
-    def gather(self, wanted: Any, most_bytes: int, until_s: float) -> Gathered:
-        return Gathered(records=self._records, ends={p: Position(r.end) for p, r in wanted.items()})
+    def gather(self, ranges: Any, most_bytes: int, until_s: float) -> Gathered:
+        records = Records()
+        starts = {partition: ordered.start for partition, ordered in ranges.items()}
+        rest = [m for m in self._messages if m.offset() >= starts.get(m.place, m.offset() + 1)]
+        records.add(rest)  # type: ignore[arg-type]
+        return Gathered(records=records, ends={p: Position(r.end) for p, r in ranges.items()})
 
 
 @dataclass
@@ -203,7 +212,7 @@ class Fuzz:
         self._deadly = {
             (i + 1) * per_topic // (deadly + 1): DEADLY[i % len(DEADLY)] for i in range(deadly)
         }
-        self._landed = 0
+        self._landed = self._cycles = 0
         self.records = self.good = self.stopped = 0
         self.took_s = 0.0
         self.rejected: Counter[str] = Counter()
@@ -217,13 +226,11 @@ class Fuzz:
         deadly = self._deadly.get(number) if route.topic == "function" else None
         return make(route.topic, route.kind, number, deadly)
 
-    def land(self, batch: int, per_topic: int) -> None:
+    def land(self, per_topic: int) -> None:
         first = self._landed
         numbers = range(first, min(first + per_topic, self._per_topic))
         messages = [self._message(route, number) for number in numbers for route in ROUTES]
         self._landed = numbers.stop
-        records = Records()
-        records.add(messages)  # type: ignore[arg-type]
         ranges = {
             Partition(route.topic, p): Range(*_offsets(numbers, p), _offsets(numbers, p)[0])
             for route in ROUTES
@@ -232,20 +239,28 @@ class Fuzz:
         gc.collect()
         started = time.monotonic()
         try:
-            self._carry_out(LaneTask(0, batch, ranges, 0), Consumer(records))
+            # A part ends early after records that hang; the next order continues where it ended.
+            while ranges:
+                ranges = self._carry_out(LaneTask(0, self._cycles, ranges, 0), Consumer(messages))
+                self._cycles += 1
         except Exception:
             self.stopped += 1
             self._show("stopped", traceback.format_exc())
         self.took_s += time.monotonic() - started
         self.records += len(messages)
 
-    def _carry_out(self, task: LaneTask, consumer: Consumer) -> None:
+    def _carry_out(self, task: LaneTask, consumer: Consumer) -> dict[Partition, Range]:
+        """Land one cycle; the ranges that it did not complete."""
         report: LaneReport = lane.work(task, self._pipeline, consumer, self._router)  # type: ignore[arg-type]
         for file in report.files:
             table = self._landing[file.table]
             table.refresh()
             table.add([file], {"fuzz": task.batch})
         self.rejected.update(report.rejects)
+        rest = {r.name: r for r in report.ranges if r.end < task.ranges[r.name].end}
+        if len(rest) == len(task.ranges) and all(r.end == r.start for r in rest.values()):
+            raise PenstockError("a cycle landed nothing")
+        return {name: Range(r.end, task.ranges[name].end, r.end) for name, r in rest.items()}
 
     def _message(self, route: Route, number: int) -> Message:
         made = self.make(route, number)

@@ -73,7 +73,7 @@ def judge(route: Route, made: Made) -> tuple[str, Any]:
     kafka = {
         "kafka_key": made.key,
         "kafka_headers": None
-        if made.headers is None or is_bad
+        if not made.headers or is_bad
         else [{"key": k, "value": v} for k, v in made.headers],
         "kafka_timestamp": time_ms * 1000 if has_time else None,
     }

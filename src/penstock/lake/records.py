@@ -169,7 +169,7 @@ def _header_column(headers: Sequence[Any], must_succeed: bool) -> pa.Array:
 
 
 def _header_cell(headers: Any) -> list[dict[str, Any]] | None:
-    if headers is None or isinstance(headers, RejectedEarly):
+    if not headers or isinstance(headers, RejectedEarly):
         return None
     return [{"key": key, "value": value} for key, value in headers]
 
