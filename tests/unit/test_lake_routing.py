@@ -283,3 +283,13 @@ def test_rows_of_a_table_are_counted_alike() -> None:
     tallies = tally_rows(batch.kafka_columns())
     assert {str(p): t.count for p, t in tallies.items()} == {"orders-0": 3, "orders-1": 2}
     assert tallies[Partition("orders", 0)].offset_sum == 6
+
+
+@pytest.mark.parametrize("neighbour", [None, [], [("h", b"1")]])
+def test_a_record_without_headers_has_null_whatever_its_neighbour_has(neighbour: Any) -> None:
+    for none in (None, []):
+        batch = Records()
+        both = [Record(b"a", 0, headers_=none), Record(b"b", 1, headers_=neighbour)]
+        batch.add(both)  # type: ignore[arg-type]
+        column = batch.kafka_columns().column("kafka_headers").to_pylist()
+        assert column == [None, [{"key": "h", "value": b"1"}] if neighbour else None]
