@@ -287,7 +287,8 @@ def test_rows_of_a_table_are_counted_alike() -> None:
 
 @pytest.mark.parametrize("neighbour", [None, [], [("h", b"1")]])
 def test_a_record_without_headers_has_null_whatever_its_neighbour_has(neighbour: Any) -> None:
-    for none in (None, []):
+    empty: list[Any] = [None, []]
+    for none in empty:
         batch = Records()
         both = [Record(b"a", 0, headers_=none), Record(b"b", 1, headers_=neighbour)]
         batch.add(both)  # type: ignore[arg-type]
