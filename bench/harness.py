@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import signal
 import statistics
 import sys
 from collections.abc import Callable, Sequence
@@ -64,6 +65,7 @@ def main(
     parser.add_argument("--quick", action="store_true", help="less of everything, within 5 minutes")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # cleans up, as Ctrl-C does
     try:
         with output.progress() as say:
             keys, rows = measure(options.quick, say)
