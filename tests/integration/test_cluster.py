@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -53,6 +55,26 @@ def test_a_topic_that_exists_is_refused(cluster: Cluster, unique: Callable[[str]
     cluster.create_topic(spec)
     with pytest.raises(TestbedError, match="already exists"):
         cluster.create_topic(spec)
+
+
+def test_ctrl_c_while_a_topic_is_created_leaves_none(
+    cluster: Cluster, unique: Callable[[str], str]
+) -> None:
+    # The interrupt comes before, while and after the brokers create it.
+    main = threading.main_thread().ident
+    assert main is not None
+    names = [unique("interrupted") for _ in range(20)]
+    for tries, name in enumerate(names):
+        topic = TopicSpec(name=name, partitions=2, replication=2)
+        alarm = threading.Timer(0.001 * tries, signal.pthread_kill, [main, signal.SIGINT])
+        with pytest.raises(KeyboardInterrupt):
+            alarm.start()
+            Admin(cluster.client_config, cluster.inside).create_topic(topic, brokers=3)
+            alarm.join()
+            time.sleep(5)  # created before the alarm: the interrupt comes here
+        alarm.join()
+    time.sleep(2)  # what was on its way has arrived
+    assert not set(names) & cluster.admin.topics()
 
 
 def test_separate_controllers_sasl_ssl_and_passed_properties(

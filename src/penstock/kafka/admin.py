@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
@@ -119,12 +121,23 @@ class Admin:
             except TestbedError:
                 return False
 
+        answered = threading.Event()
+
+        def request() -> None:
+            try:
+                self._client.create_topics([new], request_timeout=_REQUEST_S)[topic.name].result()
+            finally:
+                answered.set()
+
         try:
-            self._client.create_topics([new], request_timeout=_REQUEST_S)[topic.name].result()
+            with ThreadPoolExecutor(1) as pool:  # where Ctrl-C does not interrupt the request
+                pool.submit(request).result()
             wait_until(in_service, timeout_s=timeout_s, what=f"{topic.name} to be in service")
         except KafkaException as error:
             raise TestbedError(f"topic {topic.name} was not created: {reason(error)}") from None
         except BaseException:  # Ctrl-C too: a topic that no caller knows of must not stay
+            # Sent at once, a deletion overtakes the creation in one of three tries.
+            answered.wait(_REQUEST_S)
             with suppress(TestbedError):
                 self.delete_topic(topic.name)
             raise
