@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -26,6 +27,9 @@ from penstock.domain.lake.pipeline import Pipeline
 RECOVER_S = 300.0
 # Longer than every time-out of the autoscaler (15 s of silence) and of Kafka's clients.
 PAUSE_S = 18.0
+# Within this time, a consumer that is gone is replaced, and a resumed process has ended.
+REPLACED_S = 30.0
+ENDS_S = 90.0
 # What a successor lands before the paused process is resumed: reports of 20 micro-batches are kept.
 SUCCESSOR_BATCHES = 25
 _LOOK_S = 0.05
@@ -33,7 +37,8 @@ _PAGE_BYTES = 4096
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "penstock.cli.main", *arguments]
+    # With its fault handler, a process that hangs shows where when it is aborted.
+    return [sys.executable, "-X", "faulthandler", "-m", "penstock.cli.main", *arguments]
 
 
 def penstock(*arguments: str) -> str:
@@ -126,8 +131,9 @@ class Life(ABC):
         finally:
             ballast.unlink()
 
-    def _paused(self, tree: Sequence[psutil.Process], successor: Callable[[], None]) -> None:
-        """Pause a process with its children, let a successor work, resume it: it must end by itself.
+    def _paused(self, tree: Sequence[psutil.Process], successor: Callable[[], bool]) -> None:
+        """Pause a process with its children, let a successor work, and resume it. If there is one,
+        as `successor` says, the resumed process must end by itself.
 
         Its locks are removed meanwhile, as on a file system that locks do not reach across.
         """
@@ -136,12 +142,17 @@ class Life(ABC):
         try:
             time.sleep(PAUSE_S)
             self._forget_locks()
-            successor()
+            has_successor = successor()
             for process in reversed(tree):
                 with suppress(psutil.NoSuchProcess):
                     process.resume()
-            _, alive = psutil.wait_procs(tree[:1], timeout=90)
-            self.zombies += len(alive)
+            if has_successor:
+                _, alive = psutil.wait_procs(tree[:1], timeout=ENDS_S)
+                self.zombies += len(alive)
+                for process in alive:
+                    process.send_signal(signal.SIGABRT)
+                    process.wait(60)
+                    print(f"did not end within {ENDS_S:.0f} s: {process}\n{self.tail}")
         finally:
             for process in tree:
                 with suppress(psutil.NoSuchProcess):
@@ -205,9 +216,10 @@ class SparkLife(Life):
     def _pause_driver(self) -> None:
         driver = psutil.Process(self._process.pid)
 
-        def successor() -> None:
+        def successor() -> bool:
             self._process = self._start()
             self.await_batches(SUCCESSOR_BATCHES)
+            return True
 
         self._paused([driver, *self._children()], successor)
 
@@ -270,14 +282,34 @@ class GroupLife(Life):
 
     def _pause_consumer(self) -> None:
         consumer = self._some_consumer()
-        self._paused([consumer], lambda: self.await_batches(5))
+        number = consumer.info["cmdline"][-1]
+
+        def is_replaced() -> bool:
+            return any(
+                other.info["cmdline"][-1] == number
+                for other in self.consumers()
+                if other != consumer
+            )
+
+        def successor() -> bool:
+            """Others may hold its partitions, and then nobody replaces it: it is idle when it is
+            resumed, and stays."""
+            self.await_batches(5)
+            deadline = time.monotonic() + REPLACED_S
+            while not (replaced := is_replaced()) and time.monotonic() < deadline:
+                time.sleep(_LOOK_S)
+            self.await_batches(5)
+            return replaced
+
+        self._paused([consumer], successor)
 
     def _pause_controller(self) -> None:
         controller = psutil.Process(self._process.pid)
 
-        def successor() -> None:
+        def successor() -> bool:
             self._process = self._start()
             self.await_batches(5)
+            return True
 
         self._paused([controller], successor)
 

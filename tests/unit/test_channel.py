@@ -70,6 +70,20 @@ def test_commands_and_answers_say_whose_they_are() -> None:
     assert other.incarnation != answer.incarnation
 
 
+def test_a_command_for_one_process_of_a_host_is_obeyed_by_that_one_only() -> None:
+    log = Log()
+    first, _ = controller(log, "one")
+    old, new = host(log), host(log)
+    for served in (old, new):
+        served.past()
+    old.answer(Answer(host=1))
+    (answer,) = drained(first)
+    first.send([Send(1, Command(verb="end", incarnation=answer.incarnation))])
+    command = old.command(0.0)
+    assert command is not None and command.verb == "end"
+    assert new.command(0.0) is None
+
+
 def test_a_new_controller_knows_the_last_command_to_each_host_and_its_last_answer() -> None:
     log = Log()
     first, _ = controller(log, "one")

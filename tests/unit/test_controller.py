@@ -468,16 +468,19 @@ def test_a_restarted_host_with_its_plan_gets_no_command() -> None:
     assert it.on_answer(held, 4.0) == []
 
 
-def test_an_earlier_process_is_ignored_with_one_warning() -> None:
+def test_an_earlier_process_is_commanded_to_end_with_one_warning() -> None:
     it = controller(host_per_lane)
     send = settled(it)
     held = Answer(host=0, incarnation="two", version=send.command.version, lanes=send.command.lanes)
     it.on_answer(held, 4.0)
     ghost = Answer(host=0, incarnation="one", version=99, positions={"t-0": 7})
     assert it.is_former(ghost) and not it.is_former(held)
-    (warning,) = told(it.on_answer(ghost, 5.0), True)
-    assert warning.startswith("an earlier process of host 0 is back and is ignored")
-    assert it.on_answer(ghost, 6.0) == []
+    end = Send(0, Command(verb="end", incarnation="one"))
+    first = it.on_answer(ghost, 5.0)
+    (warning,) = told(first, True)
+    assert warning.startswith("an earlier process of host 0 is back: it is commanded to end")
+    assert sent(first) == [end]
+    assert it.on_answer(ghost, 6.0) == [end]  # the command may have been lost
     assert it.hosts[0].holds == {0: NAMES}
     # If only that one is heard of any more, it is the one that runs.
     it.on_hosts([], 7.0)

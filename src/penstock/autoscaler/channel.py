@@ -232,6 +232,8 @@ class HostLink:
         for message in self._screen.own(messages):
             if not isinstance(message, Command):
                 continue
+            if message.incarnation not in (None, self._incarnation):
+                continue
             if message.term >= self._term:
                 self._term = message.term
                 yield message

@@ -135,6 +135,8 @@ class PlainConsumer:
             if command.verb == "hold":
                 self._hold(command)
             self.is_dismissed = self.is_dismissed or command.verb == "end"
+        if self.is_dismissed:
+            return
         cycle = self._cycle()
         self._turned_s = time.monotonic()
         if must_answer or cycle is not None:

@@ -148,12 +148,15 @@ class Command(Message):
 
     verb: Annotated[
         Literal["hold", "tell", "end"],
-        Doc("hold exactly these; only report what is held; or end after this cycle"),
+        Doc("hold exactly these; only report what is held; or end"),
     ] = "hold"
     version: Annotated[int, Doc("counts up; the highest one is valid")] = 0
     lanes: Annotated[
         Mapping[int, tuple[str, ...]], Doc("lane → its partitions; other lanes of the host: none")
     ] = field(default_factory=dict)
+    incarnation: Annotated[
+        str | None, Doc("the only process of the host that it is for; default: whichever runs")
+    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,13 +1,13 @@
-"""Warnings about hosts: hanging, replaced or absent. Each is reported once while it lasts. Pure."""
+"""Notices about hosts: hanging, replaced or absent. Each is reported once while it lasts. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from penstock.autoscaler.core.actions import Action, Notice, warning
+from penstock.autoscaler.core.actions import Action, Notice, Send, warning
 from penstock.autoscaler.core.host import Host
 from penstock.autoscaler.core.policy import counted
-from penstock.domain.autoscaling import Answer
+from penstock.domain.autoscaling import Answer, Command
 
 _SHOWN = 3
 
@@ -47,17 +47,22 @@ def _held(answer: Answer) -> str:
 
 
 class Ghosts:
-    """Old processes that answer for a host after a newer one has."""
+    """Old processes that answer for a host after a newer one has: paused ones that were resumed.
+
+    Each is commanded to end. The ledger would refuse it only if the newer process has landed
+    something since; otherwise the two would compete, and either could be refused.
+    """
 
     def __init__(self) -> None:
         self._reported: set[str] = set()
 
     def on_answer(self, answer: Answer) -> list[Action]:
+        end = Send(answer.host, Command(verb="end", incarnation=answer.incarnation))
         if answer.incarnation in self._reported:
-            return []
+            return [end]
         self._reported.add(answer.incarnation)
-        text = f"an earlier process of host {answer.host} is back and is ignored: stop it"
-        return [warning(f"{text} (the ledger refuses what it would land twice)")]
+        text = f"an earlier process of host {answer.host} is back: it is commanded to end"
+        return [warning(f"{text}; stop it if it stays (no record is landed twice)"), end]
 
 
 class Absences:

@@ -1,0 +1,13 @@
+"""The path of a message through Kafka as it is, simulated event by event.
+
+spec       clients, topic, links, machines, and the messages
+physics    what machine and software cost, each with a unit and a way to measure it
+engine     the event loop, compiled
+simulate   the whole: when each message is acknowledged, appended, readable and received
+"""
+
+from penstock.models.path.physics import Physics
+from penstock.models.path.simulate import PathTimes, simulate
+from penstock.models.path.spec import Arrivals, Line, Lines, Machines, PathSpec
+
+__all__ = ["Arrivals", "Line", "Lines", "Machines", "PathSpec", "PathTimes", "Physics", "simulate"]

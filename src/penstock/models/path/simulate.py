@@ -1,0 +1,320 @@
+"""Simulate the path of messages: when each is acknowledged, appended, readable and received."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.domain.errors import BadInput
+from penstock.models.path import engine
+from penstock.models.path.physics import Physics
+from penstock.models.path.spec import Arrivals, Floats, Ints, Line, Lines, Machines, PathSpec
+
+_ACKS = {"0": 0, "1": 1, "all": -1}
+_EVENTS = ("formed", "handled", "appended", "answered", "readable", "received")
+# What is still under way this long after the last message was due counts as never done.
+PATIENCE_S = 60.0
+
+
+@dataclass(frozen=True)
+class PathTimes:
+    """Per message, in seconds by one clock; NaN: not within the simulated time."""
+
+    due_s: Floats
+    formed_s: Floats
+    handled_s: Floats
+    appended_s: Floats
+    answered_s: Floats
+    readable_s: Floats
+    received_s: Floats
+    # Messages in the batch of each.
+    batch_messages: Ints
+    # Requests per producer and broker altogether, and used CPU per machine.
+    requests: int
+    cpu_s: Floats
+    ended_s: float
+
+    @property
+    def produce_s(self) -> Floats:
+        """From due to acknowledged."""
+        return self.answered_s - self.due_s
+
+    @property
+    def append_to_readable_s(self) -> Floats:
+        return self.readable_s - self.appended_s
+
+    @property
+    def end_to_end_s(self) -> Floats:
+        return self.received_s - self.due_s
+
+    @property
+    def parts_s(self) -> dict[str, Floats]:
+        """End-to-end latency by what it is spent on; the parts add up to it."""
+        return {
+            "wait": self.formed_s - self.due_s,
+            "queue": self.handled_s - self.formed_s,
+            "append": self.appended_s - self.handled_s,
+            "replicate": self.readable_s - self.appended_s,
+            "fetch": self.received_s - self.readable_s,
+        }
+
+
+def simulate(
+    spec: PathSpec,
+    arrivals: Arrivals,
+    physics: Physics,
+    *,
+    lines: Lines | None = None,
+    machines: Machines | None = None,
+    seed: int = 1,
+    until_s: float | None = None,
+) -> PathTimes:
+    """Simulate until every message is received, or for `PATIENCE_S` after the last was due."""
+    if arrivals.due_s.size == 0:
+        raise BadInput("there are no messages to simulate", "use a higher rate or a longer time")
+    end_s = float(arrivals.due_s[-1] + PATIENCE_S if until_s is None else until_s)
+    tables = _tables(spec, arrivals, lines or Lines(), machines or Machines())
+    ended_s = engine.run(costs=physics.table(), **tables, seed=seed, until_s=end_s)
+    return _times(arrivals, tables, physics.reader_message, ended_s)
+
+
+def _rows(dtype: np.dtype[np.void], count: int, **columns: Any) -> npt.NDArray[np.void]:
+    """A table; columns that are not given are zero."""
+    table = np.zeros(count, dtype)
+    for name, values in columns.items():
+        table[name] = values
+    return table
+
+
+def _ranges(groups: Ints, count: int) -> tuple[Ints, Ints]:
+    """Where each of `count` groups begins and ends in a sorted list of group numbers."""
+    return np.searchsorted(groups, np.arange(count)), np.searchsorted(
+        groups, np.arange(count), "right"
+    )
+
+
+def _tables(
+    spec: PathSpec, arrivals: Arrivals, lines: Lines, machines: Machines
+) -> dict[str, npt.NDArray[Any]]:
+    """Everything that the engine works on, by the names of its arguments."""
+    messages, producers, brokers = arrivals.due_s.size, spec.producers, spec.brokers
+    hosts = producers + brokers + spec.consumers
+    machine = np.zeros(hosts, np.int64) if machines.is_shared else np.arange(hosts)
+    of_producer, of_broker, of_consumer = np.split(machine, [producers, producers + brokers])
+    used = int(machine[-1]) + 1
+    queue = arrivals.producer * spec.partitions + arrivals.partition
+    topic = _topic(spec, queue)
+    clients = _clients(spec, of_producer)
+    readers = _readers(spec, of_consumer)
+    followers = topic["followers"]
+    draws, starts = _draws(lines)
+    leads_begin, leads_end = _ranges(followers["leader"], brokers)
+    # One event per request; timers per queue and reader; one per thread, follower and machine.
+    most_events = messages + 2 * clients["queues"].size + 4 * readers["readers"].size
+    most_events += clients["threads"].size + followers.size + used + 64
+
+    def both(out: Line, back: Line, count: int) -> npt.NDArray[np.void]:
+        """The lines of so many connections: there and back in turn."""
+        pair = [out, back]
+        return _rows(
+            engine.LINE,
+            2 * count,
+            begin=np.tile([starts[id(line)] for line in pair], count),
+            end=np.tile([starts[id(line)] + line.delays_s.size for line in pair], count),
+            rate_bytes_per_s=np.tile([line.rate_bytes_per_s for line in pair], count),
+            loss=np.tile([line.loss for line in pair], count),
+            window=engine.FIRST_WINDOW,
+            used_s=-np.inf,
+        )
+
+    return {
+        "options": _options(spec),
+        "messages": _rows(
+            engine.MESSAGE,
+            messages,
+            due_s=arrivals.due_s,
+            size_bytes=arrivals.size_bytes,
+            queue=queue,
+            next=-1,
+        ),
+        **clients,
+        "batches": _rows(
+            engine.BATCH,
+            messages,
+            **{f"{event}_s": np.nan for event in _EVENTS},
+        ),
+        "requests": _rows(engine.REQUEST, messages),
+        **topic,
+        "log": np.zeros(messages, np.int64),
+        **readers,
+        "brokers": _rows(
+            engine.BROKER, brokers, machine=of_broker, begin=leads_begin, end=leads_end
+        ),
+        "machines": _rows(
+            engine.MACHINE,
+            used,
+            begin=machines.cores * np.arange(used),
+            end=machines.cores * np.arange(1, used + 1),
+        ),
+        "cores": np.zeros(max(1, machines.cores * used)),
+        "connection_lines": both(lines.to_broker, lines.to_producer, producers * brokers),
+        "follower_lines": both(lines.to_leader, lines.to_follower, followers.size),
+        "reader_lines": both(lines.from_reader, lines.to_reader, readers["readers"].size),
+        "delays_s": draws,
+        "heap": _rows(engine.EVENT, most_events),
+        "counts": np.zeros(engine.COUNTS, np.int64),
+    }
+
+
+def _options(spec: PathSpec) -> npt.NDArray[np.void]:
+    return _rows(
+        engine.OPTIONS,
+        1,
+        is_java=spec.client == "java",
+        acks=_ACKS[spec.acks],
+        linger_s=spec.linger_s,
+        batch_messages=spec.batch_messages,
+        batch_bytes=spec.batch_bytes,
+        in_flight=spec.in_flight,
+        fetch_min_bytes=spec.fetch_min_bytes,
+        fetch_wait_s=spec.fetch_wait_s,
+        request_bytes=spec.request_bytes,
+        has_readers=spec.consumers > 0,
+    )
+
+
+def _draws(lines: Lines) -> tuple[Floats, dict[int, int]]:
+    """The delays of all lines in one array, and where those of each begin."""
+    starts, parts, begin = {}, [], 0
+    for line in vars(lines).values():
+        starts[id(line)] = begin
+        parts.append(line.delays_s)
+        begin += line.delays_s.size
+    return np.concatenate(parts).astype(np.float64), starts
+
+
+def _clients(spec: PathSpec, machine: Ints) -> dict[str, npt.NDArray[Any]]:
+    """Queues, threads and connections of producers."""
+    producer = np.repeat(np.arange(spec.producers), spec.partitions)
+    partition = np.tile(np.arange(spec.partitions), spec.producers)
+    connection = producer * spec.brokers + spec.leaders[partition]
+    is_java = spec.client == "java"
+    thread = producer if is_java else connection
+    threads = spec.producers if is_java else spec.producers * spec.brokers
+    by_thread = np.argsort(thread, kind="stable")
+    begin, end = _ranges(thread[by_thread], threads)
+    connections = np.arange(spec.producers * spec.brokers)
+    return {
+        "queues": _rows(
+            engine.QUEUE,
+            producer.size,
+            partition=partition,
+            connection=connection,
+            thread=thread,
+        ),
+        "threads": _rows(engine.THREAD, threads, begin=begin, end=end),
+        "thread_queues": by_thread,
+        "connections": _rows(
+            engine.CONNECTION,
+            connections.size,
+            machine=machine[connections // spec.brokers],
+            broker=connections % spec.brokers,
+            thread=connections // spec.brokers if is_java else connections,
+            waiting=-1,
+            unread_first=-1,
+        ),
+    }
+
+
+def _topic(spec: PathSpec, queue: Ints) -> dict[str, npt.NDArray[Any]]:
+    """Partitions, their copies on followers, and the followers' fetches."""
+    counts = np.bincount(queue % spec.partitions, minlength=spec.partitions)
+    has = spec.replicas.copy()
+    has[spec.leaders, np.arange(spec.partitions)] = False
+    broker, partition = np.nonzero(has)
+    # By leader, then by follower: the fetches of a leader are together, as are a fetch's copies.
+    fetch = spec.leaders[partition] * spec.brokers + broker
+    order = np.argsort(fetch, kind="stable")
+    broker, partition, fetch = broker[order], partition[order], fetch[order]
+    fetches, first = np.unique(fetch, return_index=True)
+    by_partition = np.argsort(partition, kind="stable")
+    begin, end = _ranges(partition[by_partition], spec.partitions)
+    return {
+        "partitions": _rows(
+            engine.PARTITION,
+            spec.partitions,
+            leader=spec.leaders,
+            reader=np.where(spec.readers < 0, -1, spec.readers * spec.brokers + spec.leaders),
+            log_from=np.cumsum(counts) - counts,
+            copies_begin=begin,
+            copies_end=end,
+        ),
+        "copies": _rows(engine.COPY, partition.size, partition=partition),
+        "partition_copies": by_partition,
+        "followers": _rows(
+            engine.FOLLOWER,
+            fetches.size,
+            broker=fetches % spec.brokers,
+            leader=fetches // spec.brokers,
+            begin=first,
+            end=np.append(first[1:], fetch.size),
+            is_parked=True,
+        ),
+    }
+
+
+def _readers(spec: PathSpec, machine: Ints) -> dict[str, npt.NDArray[Any]]:
+    """The consumers' fetches, one per consumer and broker."""
+    count = spec.consumers * spec.brokers
+    fetch = spec.readers * spec.brokers + spec.leaders
+    by_fetch = np.argsort(fetch, kind="stable")
+    begin, end = _ranges(fetch[by_fetch], count)
+    return {
+        "readers": _rows(
+            engine.READER,
+            count,
+            machine=machine[np.arange(count) // spec.brokers],
+            leader=np.arange(count) % spec.brokers,
+            begin=begin,
+            end=end,
+            is_waiting=True,
+        ),
+        "read_partitions": by_fetch,
+    }
+
+
+def _times(
+    arrivals: Arrivals, tables: dict[str, Any], reader_message_s: float, ended_s: float
+) -> PathTimes:
+    """Spread what is known of batches to their messages."""
+    counts = tables["counts"]
+    batches = tables["batches"][: int(counts[engine.BATCHES])]
+    sizes = batches["messages"]
+    number = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    # A batch names its messages by their place in its queue.
+    queue = tables["messages"]["queue"]
+    by_queue = np.argsort(queue, kind="stable")
+    starts = np.searchsorted(queue[by_queue], np.arange(tables["queues"].size))
+    first = starts[batches["queue"]] + batches["place"]
+    messages = by_queue[np.repeat(first, sizes) + number]
+
+    def spread(of_batch: npt.NDArray[Any], missing: float = np.nan) -> npt.NDArray[Any]:
+        of_message = np.full(queue.size, missing, of_batch.dtype)
+        of_message[messages] = np.repeat(of_batch, sizes)
+        return of_message
+
+    times = {f"{event}_s": spread(batches[f"{event}_s"]) for event in _EVENTS}
+    times["received_s"][messages] += reader_message_s * (
+        np.repeat(batches["received_place"], sizes) + number
+    )
+    return PathTimes(
+        due_s=arrivals.due_s,
+        **times,
+        batch_messages=spread(sizes, 0),
+        requests=int(counts[engine.REQUESTS]),
+        cpu_s=tables["machines"]["cpu_s"],
+        ended_s=float(ended_s),
+    )
