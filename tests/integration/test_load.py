@@ -102,7 +102,13 @@ def test_what_the_traces_say_adds_up(cluster: Cluster, topic: str, tmp_path: Pat
         keys=100,
         duration_s=3,
     )
-    plan = _plan(topic, workload=workload, consumers=Consumers(count=2), watch_visibility=True)
+    plan = _plan(
+        topic,
+        workload=workload,
+        settings=_settings(**{"statistics.interval.ms": 500}),
+        consumers=Consumers(count=2),
+        watch_visibility=True,
+    )
     wall_ns = time.time_ns() - time.monotonic_ns()
     load = _carry_out(cluster, plan, tmp_path)
     assert load.measured_from_ns == load.begins_ns + 1_000_000_000
@@ -144,6 +150,13 @@ def test_what_the_traces_say_adds_up(cluster: Cluster, topic: str, tmp_path: Pat
         assert report.first_assigned_ns is not None
         assert report.first_assigned_ns < load.begins_ns
         assert report.errors == ()
+    for producer in load.producers:
+        counted = producer.counters  # as of up to half a second before the end
+        assert counted is not None
+        assert 0.5 * producer.sent < counted.messages <= producer.sent
+        assert 0 < counted.requests <= counted.messages
+        assert counted.sent_bytes > counted.message_bytes > 50 * counted.messages
+        assert counted.round_trip_ms is not None and counted.round_trip_ms > 0
 
 
 def test_a_key_always_goes_to_the_same_partition(

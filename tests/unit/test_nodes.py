@@ -7,15 +7,14 @@ from pathlib import Path
 import pytest
 
 from penstock.domain.cluster import RESERVED_PROPERTIES, ClusterSpec, TopicSpec
+from penstock.domain.hosts import host_names, node_roles
 from penstock.domain.network import NetworkSpec
 from penstock.domain.value import FieldError
 from penstock.testbed.nodes import (
     Node,
     SecurityFiles,
     client_properties,
-    host_names,
     node_properties,
-    node_roles,
     render_properties,
 )
 

@@ -40,6 +40,7 @@ class FakeClient:
         self._waiting: list[tuple[int, int]] = []  # (when it is answered, tag)
         self.taken: list[int] = []
         self.most_under_way = 0
+        self.statistics: bytes | None = None
         self.lines: list[LogLine] = []
         self.is_closed = False
 

@@ -132,6 +132,20 @@ class RunEvent(Value):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClientCounters(Value):
+    """A producer's own counters, from its start to shortly before its end."""
+
+    messages: Annotated[int, Doc("sent to brokers")]
+    message_bytes: Annotated[int, Doc("of their keys and values, before compression")]
+    requests: Annotated[int, Doc("produce requests")]
+    sent_bytes: Annotated[int, Doc("of all requests, after compression, without TCP's headers")]
+    received_bytes: int
+    round_trip_ms: Annotated[
+        float | None, Doc("mean time from a request to its answer, lately; none with acks=0")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class ProducerReport(Value):
     """The final report of a producer process."""
 
@@ -153,6 +167,9 @@ class ProducerReport(Value):
     control_markers: Annotated[
         int, Doc("that its transactions left: one per transaction and partition")
     ] = 0
+    counters: Annotated[
+        ClientCounters | None, Doc("none if the run was too short for the client to count")
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,8 @@ LONGEST_TIMEOUT_S = 300.0
 MOST_REQUESTS_PER_S = 2_000
 MOST_PER_S = 1_000_000
 BATCH_NUM_MESSAGES = 10_000
+# How often librdkafka counts what it did: rarely, since it takes it a millisecond.
+STATISTICS_MS = 5_000
 
 
 @dataclass(frozen=True)
@@ -57,12 +59,14 @@ class ProducerJob:
 
     @property
     def client_config(self) -> dict[str, Any]:
-        """The user's configuration, with the log that the number of tries is read from."""
+        """The user's configuration, with the client's counters, and with the log that the number of
+        tries is read from."""
+        counted = {"statistics.interval.ms": STATISTICS_MS, **self.config}
         if not self.records_requests:
-            return dict(self.config)
+            return counted
         debug = [part for part in str(self.config.get("debug", "")).split(",") if part]
         return {
-            **self.config,
+            **counted,
             "debug": ",".join(dict.fromkeys([*debug, "msg"])),
             # Or librdkafka would keep back these lines; what goes to a file is chosen later.
             "log_level": 7,

@@ -47,7 +47,7 @@ _WORDS = np.array([0, 2, 7, 8], dtype=np.uint64)
 
 # Constants of rdkafka.h.
 _PRODUCER, _ANY_PARTITION, _COPY = 0, -1, 2
-_REPORTS, _LOG, _ERROR = 1, 4, 8
+_REPORTS, _LOG, _ERROR, _STATISTICS = 1, 4, 8, 0x40
 _PURGE_QUEUE_AND_IN_FLIGHT = 3
 _DEBUG_LEVEL = 7
 _UNKNOWN = -2  # the result of conf_set for a name that it does not know
@@ -132,6 +132,7 @@ _SHORT_CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "event_message_array": (c_size_t, (c_void_p, c_void_p, c_size_t)),
     "event_log": (c_int, (c_void_p, c_void_p, c_void_p, c_void_p)),
     "event_error": (c_int, (c_void_p,)),
+    "event_stats": (c_char_p, (c_void_p,)),
     "event_destroy": (None, (c_void_p,)),
     "err2name": (c_char_p, (c_int,)),
     "metadata_destroy": (None, (c_void_p,)),
@@ -240,7 +241,7 @@ class Client:
         self._lib = lib = _library()
         # Log lines come through the queue too, in their order with the reports.
         made = _configuration({**config, "log.queue": "true"})
-        lib.conf_set_events(made, _REPORTS | _LOG | _ERROR)
+        lib.conf_set_events(made, _REPORTS | _LOG | _ERROR | _STATISTICS)
         problem = ctypes.create_string_buffer(512)
         self._client = lib.new(_PRODUCER, made, problem, len(problem))
         if not self._client:
@@ -263,6 +264,8 @@ class Client:
         self._log = (c_char_p(), c_char_p(), c_int())
         self._log_at = tuple(map(byref, self._log))
         self.errors: set[str] = set()
+        # The last ones, as JSON; none unless `statistics.interval.ms` asks for them.
+        self.statistics: bytes | None = None
         _memory()  # the first time takes a while
         self._pointers = np.zeros(_ROOM, dtype=np.uint64)
         self._pointers_at = self._pointers.ctypes.data
@@ -397,4 +400,6 @@ class Client:
             )
         elif kind == _ERROR:
             self.errors.add(error_name(self._lib.event_error(event)))
+        elif kind == _STATISTICS:
+            self.statistics = self._lib.event_stats(event)
         self._lib.event_destroy(event)

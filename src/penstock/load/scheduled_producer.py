@@ -30,6 +30,7 @@ import numpy.typing as npt
 
 from penstock.domain.run import ProducerReport
 from penstock.load import schedule
+from penstock.load.client_counters import counters
 from penstock.load.in_flight import UNPLACED, Ledger, Rows
 from penstock.load.journal import Writer
 from penstock.load.payload_buffer import Messages
@@ -298,6 +299,7 @@ class Producing:
             cpu_s=time.process_time(),
             client_cores=self._client_cores,
             retries=trace.sent_again,
+            counters=counters(client.statistics),
         )
 
     def _give_up(self) -> None:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from penstock.domain.errors import BadInput
 from penstock.domain.fault import Fault
+from penstock.domain.hosts import host_names
 from penstock.domain.network.condition import HostNames, Link
 from penstock.domain.run import RunSpec
 from penstock.domain.value import FieldError
 from penstock.load.load import SIGNALS
 from penstock.load.plan import plan_of
-from penstock.testbed import nodes
 from penstock.testbed.fault_injector import CLUSTER_SIGNALS
 
 
@@ -21,7 +21,7 @@ def check(spec: RunSpec) -> None:
     plan_of(spec).check()
     if spec.existing is not None:
         return
-    hosts = nodes.host_names(spec.cluster)
+    hosts = host_names(spec.cluster)
     has_network = spec.cluster.place == "namespaces"
     for i, fault in enumerate(spec.faults):
         where = f"faults.{i}"

@@ -17,6 +17,7 @@ import psutil
 from penstock import specs
 from penstock.domain.cluster import ROUTER, ClusterSpec, TopicSpec
 from penstock.domain.errors import BadInput, TestbedError
+from penstock.domain.hosts import host_names
 from penstock.domain.network import NetworkSpec
 from penstock.domain.progress import Progress, silent
 from penstock.kafka.connection import KafkaCluster
@@ -132,7 +133,7 @@ class Cluster(KafkaCluster):
             cluster._security = security.load_keys(testbed.directory / "keys")
         if spec.place == "namespaces":
             cluster.network = Network.attach(
-                testbed, spec.network or NetworkSpec(), nodes.host_names(spec)
+                testbed, spec.network or NetworkSpec(), host_names(spec)
             )
         cluster._make_processes()
         for process in cluster._processes.values():
@@ -296,7 +297,7 @@ class Cluster(KafkaCluster):
         if self.spec.place == "namespaces":
             self._say("building the network")
             self.network = Network.create(
-                self.lease, self.spec.network or NetworkSpec(), nodes.host_names(self.spec)
+                self.lease, self.spec.network or NetworkSpec(), host_names(self.spec)
             )
 
     def _make_nodes(self) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from penstock.domain.cluster import ClusterSpec
 from penstock.domain.errors import BadInput, MissingPart
+from penstock.domain.hosts import host_name, host_names, node_roles
 from penstock.domain.value import FieldError
 from penstock.testbed import agent, lease, nodes, security
 from penstock.testbed.kafka import HOSTS_FILE, LOG_CONFIG, LOG_CONFIG_FILE, format_storage
@@ -33,11 +34,11 @@ def check(spec: ClusterSpec) -> None:
 
 def place_nodes(spec: ClusterSpec, network: Network | None) -> tuple[Node, ...]:
     """An address and ports for every node."""
-    roles = nodes.node_roles(spec)
+    roles = node_roles(spec)
     if network is not None:
         own = (nodes.CLIENT_PORT, nodes.CONTROLLER_PORT, nodes.AGENT_PORT)
         return tuple(
-            Node(i, broker, controller, network.address(nodes.host_name(i, broker)), *own)
+            Node(i, broker, controller, network.address(host_name(i, broker)), *own)
             for i, broker, controller in roles
         )
     ports: Iterator[int] = iter(
@@ -110,6 +111,6 @@ def _check_ports(ports: range) -> None:
 
 def _check_links(spec: ClusterSpec) -> None:
     try:
-        nodes.host_names(spec).conditions(spec.network.links if spec.network else ())
+        host_names(spec).conditions(spec.network.links if spec.network else ())
     except FieldError as error:
         raise BadInput(f"network.links: {error}") from None
