@@ -154,6 +154,22 @@ def test_cores_are_shared_by_connections() -> None:
     assert used == pytest.approx(load, rel=0.02)
 
 
+def test_a_core_that_slept_takes_longer() -> None:
+    physics = Physics(broker_request=0.001, idle=0.0005)
+    far = simulate(PLAIN, regular(0.1, 100), physics, machines=Machines(cores=1))
+    assert far.produce_s == pytest.approx(np.full(100, 0.0015))
+    near = simulate(PLAIN, regular(0.00101, 1_000), physics, machines=Machines(cores=1))
+    assert near.produce_s[-1] == pytest.approx(0.001)
+
+
+def test_making_messages_uses_cores_without_delaying_them() -> None:
+    alone = simulate(
+        PLAIN, regular(0.01, 100), Physics(client_produce=0.004), machines=Machines(cores=2)
+    )
+    assert alone.produce_s.max() == 0
+    assert alone.cpu_s[0] == pytest.approx(0.4)
+
+
 def test_machines_apart_have_cores_of_their_own() -> None:
     physics = Physics(broker_request=0.004, client_request=0.004)
     arrivals = poisson(200, 20_000)
@@ -271,6 +287,8 @@ SPECS = st.builds(
     fetch_min_bytes=st.sampled_from([1.0, 5_000.0]),
 )
 BUSY = Physics(
+    client_produce=1e-5,
+    idle=1e-5,
     client_request=1e-4,
     client_answer=1e-4,
     broker_request=1e-4,

@@ -174,6 +174,8 @@ EVENTS, ORDER, BATCHES, REQUESTS, DONE, COUNTS = range(6)
 # The lines of a connection or of a fetch: requests, and answers.
 OUT, BACK = 0, 1
 
+# A core that had nothing to do for this long sleeps.
+_IDLE_AFTER_S = 2e-4
 _SEGMENT_BYTES = 1448.0
 # TCP's, in segments.
 FIRST_WINDOW = 10.0
@@ -237,25 +239,34 @@ def _burst(
         return now_s
     if c.spread > 0:
         cpu_s *= math.exp(c.spread * np.random.randn() - 0.5 * c.spread * c.spread)
-    return _occupy(machines, cores, machine, now_s, cpu_s, cpu_s * (1 + c.after))
+    return _occupy(machines, cores, machine, now_s, cpu_s, cpu_s * (1 + c.after), c.idle)
 
 
 @_compiled
 def _occupy(
-    machines: Table, cores: Table, machine: int, now_s: float, result_s: float, total_s: float
+    machines: Table,
+    cores: Table,
+    machine: int,
+    now_s: float,
+    result_s: float,
+    total_s: float,
+    idle_s: float,
 ) -> float:
-    """On the core that is free first: the result after `result_s`; it is busy for `total_s`."""
+    """On the core that is free first: the result after `result_s`; it is busy for `total_s`. Both
+    take `idle_s` longer on a core that had nothing to do."""
     row = machines[machine]
-    row.cpu_s += total_s
     if row.begin == row.end:
+        row.cpu_s += total_s
         return now_s + result_s
     core = row.begin
     for other in range(row.begin + 1, row.end):
         if cores[other] < cores[core]:
             core = other
+    more_s = idle_s if now_s - cores[core] > _IDLE_AFTER_S else 0.0
     begin_s: float = max(now_s, cores[core])
-    cores[core] = begin_s + total_s
-    return begin_s + result_s
+    row.cpu_s += total_s + more_s
+    cores[core] = begin_s + total_s + more_s
+    return begin_s + result_s + more_s
 
 
 @_compiled
@@ -326,7 +337,7 @@ def _is_paused(
     row.heap_bytes = 0.0
     pause_s = c.heap_pause * (0.7 + 0.6 * np.random.random())
     row.pause_until_s = now_s + pause_s
-    _occupy(machines, cores, row.machine, now_s, pause_s, pause_s)
+    _occupy(machines, cores, row.machine, now_s, pause_s, pause_s, 0.0)
     return True
 
 
@@ -588,6 +599,9 @@ def run(
             queue.last = arrived
             queue.messages += 1
             queue.size_bytes += message.size_bytes
+            if c.client_produce > 0:
+                machine = connections[queue.connection].machine
+                _occupy(machines, cores, machine, now_s, 0.0, c.client_produce, 0.0)
             if queue.messages == 1 and o.linger_s > 0:
                 at_s = now_s + o.linger_s + c.tick * np.random.random()
                 _push(heap, counts, at_s, LINGER, message.queue)
@@ -870,7 +884,7 @@ def run(
             counts[DONE] += received
             if received > 0 and c.reader_message > 0:
                 work_s = received * c.reader_message
-                _occupy(machines, cores, reader.machine, done_s, work_s, work_s)
+                _occupy(machines, cores, reader.machine, done_s, work_s, work_s, 0.0)
             at_s = _carry(reader_lines, delays_s, 2 * what + OUT, done_s, o.request_bytes)
             _push(heap, counts, at_s, READER_FETCH_IN, what)
 
@@ -898,7 +912,7 @@ def run(
 
         else:
             burst_s = np.random.exponential(c.background_burst)
-            _occupy(machines, cores, what, now_s, burst_s, burst_s)
+            _occupy(machines, cores, what, now_s, burst_s, burst_s, 0.0)
             gap_s = np.random.exponential(1 / c.background_per_s)
             _push(heap, counts, now_s + gap_s, BACKGROUND, what)
     return now_s

@@ -19,6 +19,9 @@ from penstock.domain.value import Bound, Doc, Value
 class Physics(Value):
     """Costs of the path. CPU times are those of one core."""
 
+    client_produce: Annotated[
+        float, Bound(ge=0), Doc("s of CPU to make a message and hand it to the client")
+    ] = 0.0
     client_request: Annotated[
         float, Bound(ge=0), Doc("s of CPU to form and send a request: producers' CPU per request")
     ] = 0.0
@@ -70,6 +73,9 @@ class Physics(Value):
     ] = 0.0
     tick: Annotated[
         float, Bound(ge=0), Doc("s by which the linger timer is late at most: client's wake-ups")
+    ] = 0.0
+    idle: Annotated[
+        float, Bound(ge=0), Doc("s of CPU more on a core that slept: to wake up, with cold caches")
     ] = 0.0
     after: Annotated[
         float, Bound(ge=0), Doc("CPU spent after the result is out, as a share of what was before")
