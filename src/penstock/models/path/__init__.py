@@ -5,6 +5,7 @@ physics    what machine and software cost, each with a unit and a way to measure
 engine     the event loop, compiled
 from_run   a run's spec in these terms
 simulate   the whole: when each message is acknowledged, appended, readable and received
+predict    the distributions that a run would measure, with intervals, or that it is too much
 """
 
 from penstock.models.path.physics import Physics

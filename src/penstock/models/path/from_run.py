@@ -102,18 +102,24 @@ def path_lines(run: RunSpec, seed: int = 1) -> Lines:
 
 
 def path_arrivals(
-    run: RunSpec, seconds: float, *, compression_ratio: float = 1.0, seed: int | None = None
+    run: RunSpec,
+    seconds: float,
+    *,
+    compression_ratio: float = 1.0,
+    rate_share: float = 1.0,
+    seed: int | None = None,
 ) -> Arrivals:
     """The messages of so many seconds: due as the run's workload says, each in the partition that
-    librdkafka chooses, with its bytes in a batch."""
+    librdkafka chooses, with its bytes in a batch. `rate_share`: at so much of the workload's rate,
+    stretched in time."""
     workload, partitions = run.workload, run.topic.partitions
     sticky_s = _sticky_s(run)
     due, producer, partition, sizes = [], [], [], []
     for number in range(workload.producers):
         rng = Random(f"{run.seed if seed is None else seed}.{number}.path")
-        times = np.fromiter(
-            takewhile(float(seconds).__gt__, workload.arrivals.times_s(rng)), np.float64
-        )
+        is_before_end = float(seconds * rate_share).__gt__
+        drawn = takewhile(is_before_end, workload.arrivals.times_s(rng))
+        times = np.fromiter(drawn, np.float64) / rate_share
         due.append(times)
         producer.append(np.full(times.size, number))
         partition.append(_partitions(workload, partitions, times, sticky_s, rng))
