@@ -89,6 +89,14 @@ def test_use_of_the_machine_is_seen(cluster: Cluster) -> None:
         assert view.process.disk_written_bytes > 0
 
 
+def test_garbage_collections_are_counted(cluster: Cluster) -> None:
+    for view in observe(cluster).values():
+        assert view.own is not None
+        # Its start alone fills the young generation several times.
+        assert view.own.collections > 0 and view.own.collection_ms > 0
+        assert 10_000_000 < view.own.young_bytes < 1_000_000_000
+
+
 def test_a_paused_broker_is_shown_as_such_and_nothing_hangs(cluster: Cluster) -> None:
     struck = Pause(broker=3).strike(cluster)
     try:

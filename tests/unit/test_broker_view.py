@@ -37,6 +37,8 @@ def view(
         under_replicated_partitions=0,
         leaders=1,
         partitions=1,
+        collections=produced // 10,
+        collection_ms=produced,
     )
     return BrokerView(
         broker=1,
@@ -55,6 +57,7 @@ def test_rates_are_differences_over_time() -> None:
     assert rate.cpu_cores == 0.5
     assert rate.requests[RequestClass.PRODUCE].per_s == 20
     assert rate.requests[RequestClass.CONSUMER_FETCH].per_s == 0
+    assert (rate.collections_per_s, rate.collection_ms) == (2, 10)
 
 
 def test_means_are_of_the_time_between() -> None:

@@ -72,6 +72,10 @@ class OwnCounters:
     under_replicated_partitions: int
     leaders: int
     partitions: int
+    # Of the young generation: how often it was collected, how long that took, and its size.
+    collections: int = 0
+    collection_ms: int = 0
+    young_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -111,6 +115,8 @@ class BrokerRates:
     replication_bytes_in_per_s: float
     cpu_cores: float
     disk_written_bytes_per_s: float
+    collections_per_s: float
+    collection_ms: float | None  # mean of one; None if there was none
 
 
 def rates(before: BrokerView, after: BrokerView) -> BrokerRates | None:
@@ -134,6 +140,12 @@ def rates(before: BrokerView, after: BrokerView) -> BrokerRates | None:
         replication_bytes_in_per_s=(now.replication_bytes_in - then.replication_bytes_in) / seconds,
         cpu_cores=(uses.cpu_s - used.cpu_s) / seconds,
         disk_written_bytes_per_s=(uses.disk_written_bytes - used.disk_written_bytes) / seconds,
+        collections_per_s=(now.collections - then.collections) / seconds,
+        collection_ms=(
+            (now.collection_ms - then.collection_ms) / (now.collections - then.collections)
+            if now.collections > then.collections
+            else None
+        ),
     )
 
 

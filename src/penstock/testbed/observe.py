@@ -50,6 +50,9 @@ _COUNTERS = {
     "leaders": (f"{_REPLICAS}LeaderCount", "Value"),
     "partitions": (f"{_REPLICAS}PartitionCount", "Value"),
 }
+# Of the collector that the testbed starts brokers with.
+_COLLECTOR = "java.lang:name=Copy,type=GarbageCollector"
+_YOUNG = "java.lang:name=Eden Space,type=MemoryPool"
 _MBEANS = [
     *(
         (f"kafka.network:type=RequestMetrics,name={name},request={request}", list(_TIMES.values()))
@@ -57,6 +60,8 @@ _MBEANS = [
         for name in _PHASES.values()
     ),
     *((mbean, [attribute]) for mbean, attribute in _COUNTERS.values()),
+    (_COLLECTOR, ["CollectionCount", "CollectionTime"]),
+    (_YOUNG, ["Usage"]),
 ]
 _ACTIVE = "kafka.controller:type=KafkaController,name=ActiveControllerCount"
 
@@ -135,9 +140,13 @@ def use_of(process: psutil.Process) -> ProcessUse | None:
 
 
 def _own(answers: Answers) -> OwnCounters:
+    collector = answers.get(_COLLECTOR, {})
     return OwnCounters(
         requests={request: _request_times(request, answers) for request in RequestClass},
         **{name: int(answers[mbean][attribute]) for name, (mbean, attribute) in _COUNTERS.items()},
+        collections=int(collector.get("CollectionCount", 0)),
+        collection_ms=int(collector.get("CollectionTime", 0)),
+        young_bytes=int(answers.get(_YOUNG, {}).get("Usage", {}).get("committed", 0)),
     )
 
 
