@@ -447,8 +447,8 @@ def _steady(
                 Row(
                     f"memory of driver, Spark and lanes over {seconds / 60:.1f} min",
                     f"{last:,.0f} MB, last third over the middle: {last - middle:+,.0f} MB",
-                    "flat",
-                    None if quick else abs(last - middle) < 0.05 * middle,
+                    "does not grow",
+                    None if quick else last - middle < 0.05 * middle,
                 )
             )
     return keys, rows
