@@ -2,6 +2,7 @@
 
 spec       clients, topic, links, machines, and the messages
 physics    what machine and software cost, each with a unit and a way to measure it
+tables     the tables that the engine works on, and its events
 engine     the event loop, compiled
 from_run   a run's spec in these terms
 simulate   the whole: when each message is acknowledged, appended, readable and received

@@ -16,7 +16,7 @@ once per batch; `simulate` spreads it to messages.
 
 Things are rows of tables, which functions change in place: compiled code has no objects, and rows
 are passed as pointers, while a tuple of arrays would be counted at every call. `o` are the options
-(`OPTIONS`), `c` the costs (`Physics`). Times are in seconds.
+(`tables.OPTIONS`), `c` the costs (`Physics`). Times are in seconds.
 """
 
 from __future__ import annotations
@@ -28,6 +28,32 @@ from typing import Any, TypeVar, cast
 import numba
 import numpy as np
 
+from penstock.models.path.tables import (
+    ANSWER_IN,
+    ANSWER_OUT,
+    APPENDED,
+    BACK,
+    BACKGROUND,
+    BATCHES,
+    DONE,
+    EVENTS,
+    FOLLOWER_ANSWER_IN,
+    FOLLOWER_ANSWER_OUT,
+    FOLLOWER_FETCH_DONE,
+    FOLLOWER_FETCH_IN,
+    LINGER,
+    ORDER,
+    OUT,
+    READER_ANSWER_IN,
+    READER_ANSWER_OUT,
+    READER_FETCH_DONE,
+    READER_FETCH_IN,
+    READER_WAITED,
+    REQUEST_IN,
+    REQUESTS,
+    SERVE,
+)
+
 F = TypeVar("F", bound=Callable[..., Any])
 # A table or a row of one. (Numpy's types do not know the fields of a row.)
 Table = Any
@@ -37,142 +63,6 @@ Row = Any
 def _compiled(function: F) -> F:
     return cast(F, numba.njit(cache=True, error_model="numpy")(function))
 
-
-def _table(**fields: type) -> np.dtype[np.void]:
-    return np.dtype(list(fields.items()), align=True)
-
-
-_int, _float, _bool = np.int64, np.float64, np.bool_
-
-OPTIONS = _table(
-    # One thread sends to all brokers, and a request has a batch of every partition (Java);
-    # otherwise a thread per broker, and one partition per request (librdkafka).
-    is_java=_bool,
-    acks=_int,  # −1: all
-    linger_s=_float,
-    batch_messages=_int,
-    batch_bytes=_float,
-    in_flight=_int,
-    fetch_min_bytes=_float,
-    fetch_wait_s=_float,
-    request_bytes=_float,
-    has_readers=_bool,
-)
-# `next` is the next message of the same queue.
-MESSAGE = _table(due_s=_float, size_bytes=_float, queue=_int, next=_int)
-# Of a producer and a partition: messages that are not in a request yet. `formed` counts the others.
-QUEUE = _table(
-    partition=_int,
-    connection=_int,
-    thread=_int,
-    first=_int,
-    last=_int,
-    messages=_int,
-    size_bytes=_float,
-    formed=_int,
-)
-# Of a client: its queues are thread_queues[begin:end]; `turn` is the one after that served last.
-THREAD = _table(is_serving=_bool, begin=_int, end=_int, turn=_int)
-# Of a producer and a broker; `waiting` is the request formed beyond the limit; unread: at the broker.
-CONNECTION = _table(
-    machine=_int,
-    broker=_int,
-    thread=_int,
-    in_flight=_int,
-    waiting=_int,
-    is_reading=_bool,
-    unread_first=_int,
-    unread_last=_int,
-)
-# `place`: of its first message in its queue; `next` batch of the same request.
-BATCH = _table(
-    queue=_int,
-    place=_int,
-    messages=_int,
-    size_bytes=_float,
-    request=_int,
-    next=_int,
-    formed_s=_float,
-    handled_s=_float,
-    appended_s=_float,
-    answered_s=_float,
-    readable_s=_float,
-    received_s=_float,
-    received_place=_int,
-)
-# `left`: batches that are not replicated yet.
-REQUEST = _table(
-    connection=_int, batch=_int, messages=_int, size_bytes=_float, left=_int, next=_int
-)
-# Its batches are log[log_from:log_from + log_end]; followers: partition_copies[begin:end].
-PARTITION = _table(
-    leader=_int,
-    reader=_int,
-    log_from=_int,
-    log_end=_int,
-    high_watermark=_int,
-    fetched=_int,
-    position=_int,
-    copies_begin=_int,
-    copies_end=_int,
-)
-# A partition on a follower: what the answer under way carries, and what the leader knows it has.
-COPY = _table(partition=_int, carried=_int, replicated=_int)
-# The fetches of a follower from a leader: its copies are copies[begin:end].
-FOLLOWER = _table(
-    broker=_int, leader=_int, begin=_int, end=_int, is_parked=_bool, size_bytes=_float
-)
-# The fetches of a consumer from a leader: its partitions are read_partitions[begin:end].
-READER = _table(
-    machine=_int,
-    leader=_int,
-    begin=_int,
-    end=_int,
-    is_waiting=_bool,
-    available_bytes=_float,
-    number=_int,
-)
-# Its followers (fetches of others from it) are followers[begin:end].
-BROKER = _table(machine=_int, heap_bytes=_float, pause_until_s=_float, begin=_int, end=_int)
-# cpu_s: used altogether. Its cores are cores[begin:end]; none: as many as needed.
-MACHINE = _table(cpu_s=_float, begin=_int, end=_int)
-# One direction of a connection or of a fetch. Delays are drawn from delays_s[begin:end].
-LINE = _table(
-    begin=_int,
-    end=_int,
-    rate_bytes_per_s=_float,
-    loss=_float,
-    arrives_s=_float,
-    free_s=_float,
-    window=_float,
-    used_s=_float,
-)
-EVENT = _table(at_s=_float, order=_int, kind=_int, what=_int)
-
-# Of `counts`. DONE: messages that are acknowledged, and again when readable, and when received.
-EVENTS, ORDER, BATCHES, REQUESTS, DONE, COUNTS = range(6)
-
-(
-    LINGER,
-    SERVE,
-    REQUEST_IN,
-    APPENDED,
-    ANSWER_OUT,
-    ANSWER_IN,
-    FOLLOWER_ANSWER_OUT,
-    FOLLOWER_ANSWER_IN,
-    FOLLOWER_FETCH_IN,
-    FOLLOWER_FETCH_DONE,
-    READER_ANSWER_OUT,
-    READER_ANSWER_IN,
-    READER_FETCH_IN,
-    READER_FETCH_DONE,
-    READER_WAITED,
-    BACKGROUND,
-) = range(16)
-
-# The lines of a connection or of a fetch: requests, and answers.
-OUT, BACK = 0, 1
 
 # A core that had nothing to do for this long sleeps.
 _IDLE_AFTER_S = 2e-4

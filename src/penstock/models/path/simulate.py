@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from penstock.domain.errors import BadInput
 from penstock.models.path import engine
+from penstock.models.path import tables as layout
 from penstock.models.path.physics import Physics
 from penstock.models.path.spec import Arrivals, Floats, Ints, Line, Lines, Machines, PathSpec
 
@@ -120,7 +121,7 @@ def _tables(
         """The lines of so many connections: there and back in turn."""
         pair = [out, back]
         return _rows(
-            engine.LINE,
+            layout.LINE,
             2 * count,
             begin=np.tile([starts[id(line)] for line in pair], count),
             end=np.tile([starts[id(line)] + line.delays_s.size for line in pair], count),
@@ -133,7 +134,7 @@ def _tables(
     return {
         "options": _options(spec),
         "messages": _rows(
-            engine.MESSAGE,
+            layout.MESSAGE,
             messages,
             due_s=arrivals.due_s,
             size_bytes=arrivals.size_bytes,
@@ -142,19 +143,19 @@ def _tables(
         ),
         **clients,
         "batches": _rows(
-            engine.BATCH,
+            layout.BATCH,
             messages,
             **{f"{event}_s": np.nan for event in _EVENTS},
         ),
-        "requests": _rows(engine.REQUEST, messages),
+        "requests": _rows(layout.REQUEST, messages),
         **topic,
         "log": np.zeros(messages, np.int64),
         **readers,
         "brokers": _rows(
-            engine.BROKER, brokers, machine=of_broker, begin=leads_begin, end=leads_end
+            layout.BROKER, brokers, machine=of_broker, begin=leads_begin, end=leads_end
         ),
         "machines": _rows(
-            engine.MACHINE,
+            layout.MACHINE,
             used,
             begin=machines.cores * np.arange(used),
             end=machines.cores * np.arange(1, used + 1),
@@ -164,14 +165,14 @@ def _tables(
         "follower_lines": both(lines.to_leader, lines.to_follower, followers.size),
         "reader_lines": both(lines.from_reader, lines.to_reader, readers["readers"].size),
         "delays_s": draws,
-        "heap": _rows(engine.EVENT, most_events),
-        "counts": np.zeros(engine.COUNTS, np.int64),
+        "heap": _rows(layout.EVENT, most_events),
+        "counts": np.zeros(layout.COUNTS, np.int64),
     }
 
 
 def _options(spec: PathSpec) -> npt.NDArray[np.void]:
     return _rows(
-        engine.OPTIONS,
+        layout.OPTIONS,
         1,
         is_java=spec.client == "java",
         acks=_ACKS[spec.acks],
@@ -209,16 +210,16 @@ def _clients(spec: PathSpec, machine: Ints) -> dict[str, npt.NDArray[Any]]:
     connections = np.arange(spec.producers * spec.brokers)
     return {
         "queues": _rows(
-            engine.QUEUE,
+            layout.QUEUE,
             producer.size,
             partition=partition,
             connection=connection,
             thread=thread,
         ),
-        "threads": _rows(engine.THREAD, threads, begin=begin, end=end),
+        "threads": _rows(layout.THREAD, threads, begin=begin, end=end),
         "thread_queues": by_thread,
         "connections": _rows(
-            engine.CONNECTION,
+            layout.CONNECTION,
             connections.size,
             machine=machine[connections // spec.brokers],
             broker=connections % spec.brokers,
@@ -244,7 +245,7 @@ def _topic(spec: PathSpec, queue: Ints) -> dict[str, npt.NDArray[Any]]:
     begin, end = _ranges(partition[by_partition], spec.partitions)
     return {
         "partitions": _rows(
-            engine.PARTITION,
+            layout.PARTITION,
             spec.partitions,
             leader=spec.leaders,
             reader=np.where(spec.readers < 0, -1, spec.readers * spec.brokers + spec.leaders),
@@ -252,10 +253,10 @@ def _topic(spec: PathSpec, queue: Ints) -> dict[str, npt.NDArray[Any]]:
             copies_begin=begin,
             copies_end=end,
         ),
-        "copies": _rows(engine.COPY, partition.size, partition=partition),
+        "copies": _rows(layout.COPY, partition.size, partition=partition),
         "partition_copies": by_partition,
         "followers": _rows(
-            engine.FOLLOWER,
+            layout.FOLLOWER,
             fetches.size,
             broker=fetches % spec.brokers,
             leader=fetches // spec.brokers,
@@ -274,7 +275,7 @@ def _readers(spec: PathSpec, machine: Ints) -> dict[str, npt.NDArray[Any]]:
     begin, end = _ranges(fetch[by_fetch], count)
     return {
         "readers": _rows(
-            engine.READER,
+            layout.READER,
             count,
             machine=machine[np.arange(count) // spec.brokers],
             leader=np.arange(count) % spec.brokers,
@@ -291,7 +292,7 @@ def _times(
 ) -> PathTimes:
     """Spread what is known of batches to their messages."""
     counts = tables["counts"]
-    batches = tables["batches"][: int(counts[engine.BATCHES])]
+    batches = tables["batches"][: int(counts[layout.BATCHES])]
     sizes = batches["messages"]
     number = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     # A batch names its messages by their place in its queue.
@@ -314,7 +315,7 @@ def _times(
         due_s=arrivals.due_s,
         **times,
         batch_messages=spread(sizes, 0),
-        requests=int(counts[engine.REQUESTS]),
+        requests=int(counts[layout.REQUESTS]),
         cpu_s=tables["machines"]["cpu_s"],
         ended_s=float(ended_s),
     )
