@@ -10,6 +10,8 @@ from penstock import lazy
 
 if TYPE_CHECKING:
     from penstock.api.autoscaling import autoscale as autoscale
+    from penstock.api.calibration import Calibrated as Calibrated
+    from penstock.api.calibration import calibrate as calibrate
     from penstock.api.capacity import capacity as capacity
     from penstock.api.evidence import Evidence as Evidence
     from penstock.api.experiments import experiment as experiment
@@ -24,6 +26,13 @@ if TYPE_CHECKING:
     from penstock.api.landing import Summary as Summary
     from penstock.api.landing import land as land
     from penstock.api.machine import doctor as doctor
+    from penstock.api.models import Fit as Fit
+    from penstock.api.models import fit_model as fit_model
+    from penstock.api.models import read_model as read_model
+    from penstock.api.prediction import Forecasts as Forecasts
+    from penstock.api.prediction import JudgedRuns as JudgedRuns
+    from penstock.api.prediction import predict as predict
+    from penstock.api.prediction import predict_runs as predict_runs
     from penstock.api.runs import Compared as Compared
     from penstock.api.runs import analyze as analyze
     from penstock.api.runs import compare as compare
@@ -126,6 +135,19 @@ if TYPE_CHECKING:
     from penstock.load.contents.telemetry import TelemetryContent as TelemetryContent
     from penstock.load.contents.web_log import WebLogContent as WebLogContent
     from penstock.load.producers import LoadProducer as LoadProducer
+    from penstock.models.fitted import FittedModel as FittedModel
+    from penstock.models.forecast import Forecast as Forecast
+    from penstock.models.forecast import Judged as Judged
+    from penstock.models.path.predict import Prediction as Prediction
+    from penstock.models.path.predict import Saturated as Saturated
+    from penstock.planner.partitioning import Partitioning as Partitioning
+    from penstock.planner.partitioning import Partitions as Partitions
+    from penstock.planner.strategies import Strategy as Strategy
+    from penstock.producer.policies import AdaptivePolicy as AdaptivePolicy
+    from penstock.producer.situation import Choice as Choice
+    from penstock.producer.situation import Configuration as Configuration
+    from penstock.producer.situation import Outlook as Outlook
+    from penstock.producer.situation import Situation as Situation
     from penstock.runs.experiments.kinds import ExperimentKind as ExperimentKind
     from penstock.runs.experiments.kinds import PointJob as PointJob
     from penstock.runs.experiments.kinds.experiment_kind import SHARED_AXES as SHARED_AXES
@@ -154,17 +176,21 @@ __version__ = "0.1.0"
 # What a package or a module in it needs that the base installation lacks; the first that fits.
 _EXTRAS = {
     "api.autoscaling": "lake",
+    "api.calibration": "all",
     "api.capacity": "all",
     "api.files": "cli",
     "api.kubernetes": "lake",
     "api.lake": "lake",
     "api.landing": "lake",
     "api.machine": "testbed",
+    "api.models": "all",
+    "api.prediction": "all",
     "api.testbeds": "testbed",
     "api": "analysis",
     "autoscaler": "lake",
     "lake": "lake",
     "load": "testbed",
+    "models": "models",
     "runs": "analysis",
     "specs": "cli",
     "testbed": "testbed",

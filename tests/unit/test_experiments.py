@@ -35,7 +35,6 @@ from penstock.runs.experiments.points import (
     sweep,
 )
 from penstock.runs.experiments.unavailability import choose_victim, fenced_after_s
-from penstock.runs.experiments.usage import replication_ms, usage
 from penstock.stats.fit import distribution, fit_line, merged_distribution
 from penstock.stats.histogram import Histogram
 
@@ -395,39 +394,6 @@ def test_the_log_tells_when_a_broker_was_taken_for_dead_in_any_time_zone(zone_h:
     killed = datetime(2026, 11, 16, 5, 14, 7, tzinfo=UTC).timestamp() - zone_h * 3600
     assert fenced_after_s(LOG, 1, killed) == pytest.approx(10.25)
     assert fenced_after_s(LOG, 2, killed) is None
-
-
-def look(at_s: float, cpu_s: float, waits: int, mean_ms: float) -> dict[str, Any]:
-    return {
-        "broker": 1,
-        "at_ns": round(at_s * 1e9),
-        "process": {
-            "cpu_s": cpu_s,
-            "open_handles": 100 + round(at_s),
-            "disk_written_bytes": round(at_s * 5e6),
-            "disk_read_bytes": 0,
-            "resident_bytes": 400_000_000,
-        },
-        "own": {"requests": {"Produce": {"remote": {"count": waits, "mean_ms": mean_ms}}}},
-    }
-
-
-def test_use_and_waiting_are_of_the_time_that_is_asked_for(tmp_path: Path) -> None:
-    looks = [
-        look(0, 0, 100, 50.0),
-        look(2, 1, 200, 26.0),
-        look(6, 5, 300, 18.0),
-        look(9, 9, 900, 90),
-    ]
-    (tmp_path / "brokers.json").write_text(specs.dump_json(looks))
-    figures = usage(tmp_path, round(2.5e9), round(5e9))
-    assert figures["broker_cpu_cores"] == pytest.approx(1.0)  # (5 - 1) / (6 - 2)
-    assert figures["broker_disk_written_mb_per_s"] == pytest.approx(5.0)
-    assert figures["broker_open_handles"] == 106
-    assert figures["client_cpu_cores"] == 0
-    # (18·300 - 26·200) / 100 = 2 ms each.
-    assert replication_ms(tmp_path, round(2.5e9), round(5e9)) == pytest.approx(2.0)
-    assert replication_ms(tmp_path / "nowhere", 0, 1) is None
 
 
 # --- examples and pages --------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from penstock.domain.arrivals import ConstantArrivals, PoissonArrivals
-from penstock.domain.cluster import ClusterSpec, TopicSpec
+from penstock.domain.cluster import ClientQuotas, ClusterSpec, TopicSpec
 from penstock.domain.consumers import Consumers
 from penstock.domain.errors import BadInput
 from penstock.domain.network import Cut, Link, LinkCondition, NetworkSpec
@@ -167,3 +167,35 @@ def test_a_run_is_simulated() -> None:
     spec = run(cluster=cluster, settings=ProducerSettings(linger_ms=0))
     times = simulate(path_spec(spec), path_arrivals(spec, 20), Physics(), lines=path_lines(spec))
     assert np.median(times.produce_s) == pytest.approx(0.060, rel=0.01)
+
+
+def test_java_has_its_own_defaults_and_partitions() -> None:
+    spec = path_spec(run(), "java")
+    assert (spec.client, spec.in_flight, spec.batch_bytes) == ("java", 5, 16_384)
+    assert spec.batch_messages == UNLIMITED
+    # It keeps to a partition for the bytes of a batch: 16,384 / 109 bytes, so 151 messages.
+    arrivals = path_arrivals(run(), 200.0, client="java")
+    changes = np.flatnonzero(np.diff(arrivals.partition)) + 1
+    assert np.all(changes % 151 == 0)
+    assert len(changes) > 50
+
+
+def test_what_the_model_cannot_know_is_refused() -> None:
+    quotas = ClusterSpec(quotas=ClientQuotas(producer_mb_per_s=1))
+    with pytest.raises(BadInput, match=r"cluster\.quotas"):
+        path_spec(run(cluster=quotas))
+
+
+@pytest.mark.parametrize(
+    ("visibility", "rate", "replication", "watched"),
+    [("auto", 100, 3, True), ("auto", 9_000, 3, False), ("auto", 100, 1, False), ("on", 9_000, 1, True)],
+)  # fmt: skip
+def test_a_run_that_is_watched_has_a_second_reader(
+    visibility: Any, rate: float, replication: int, watched: bool
+) -> None:
+    spec = run(
+        visibility=visibility,
+        workload=Workload(arrivals=PoissonArrivals(rate_per_s=rate)),
+        topic=TopicSpec(name="t", replication=replication),
+    )
+    assert path_spec(spec).is_watched is watched

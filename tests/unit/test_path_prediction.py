@@ -5,44 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from made_up_machine import MODEL, PHYSICS
+from made_up_machine import run_spec as run
 
-from penstock.domain.arrivals import PoissonArrivals
-from penstock.domain.cluster import ClusterSpec, TopicSpec
-from penstock.domain.network import Link, LinkCondition, NetworkSpec
-from penstock.domain.network.delay_constant import ConstantDelay
 from penstock.domain.run import RunSpec
-from penstock.domain.settings import ProducerSettings
-from penstock.domain.workload import Workload
-from penstock.models.path.physics import Physics
-from penstock.models.path.predict import PathModel, Prediction, Saturated, predict
-
-PHYSICS = Physics(
-    client_request=1e-4,
-    client_answer=5e-5,
-    broker_request=3e-4,
-    broker_answer=1e-4,
-    follower_fetch=1e-4,
-    follower_answer=1e-4,
-    follower_append=1e-4,
-    reader_fetch=1e-4,
-    reader_answer=1e-4,
-    reader_request=1e-4,
-    wake=5e-5,
-    spread=0.3,
+from penstock.models.path.predict import (
+    LatencyScatter,
+    PathModel,
+    Prediction,
+    Saturated,
+    Scatter,
+    predict,
 )
-MODEL = PathModel(physics=PHYSICS, cores=2)
-
-
-def run(rate_per_s: float = 200, delay_ms: float = 0.0, **settings: object) -> RunSpec:
-    condition = LinkCondition(delay=ConstantDelay(ms=delay_ms))
-    network = NetworkSpec(links=(Link(src="any", dst="any", condition=condition),))
-    return RunSpec(
-        name="a",
-        cluster=ClusterSpec(place="namespaces", network=network),
-        topic=TopicSpec(name="t", partitions=3, replication=3),
-        workload=Workload(arrivals=PoissonArrivals(rate_per_s=rate_per_s)),
-        settings=ProducerSettings(**{"linger_ms": 0, **settings}),  # type: ignore[arg-type]
-    )
 
 
 def predicted(model: PathModel, of: RunSpec) -> Prediction:
@@ -72,17 +46,41 @@ def test_the_violation_rate_is_that_of_the_distribution() -> None:
         assert produce.late_share(limit_ms) == pytest.approx(1 - percent / 100, abs=0.006)
 
 
-def test_an_interval_has_what_the_fit_leaves_open_and_what_it_does_not_explain() -> None:
+def test_an_interval_has_the_errors_of_left_out_runs() -> None:
     sure = predicted(MODEL, run()).latencies["produce"].mean_ms
     assert (sure.low, sure.high) == (None, None)
-    scattered = replace(MODEL, scatter={"produce": 0.1})
-    mean = predicted(scattered, run()).latencies["produce"].mean_ms
+    scatter = LatencyScatter(body=Scatter(machine=0.1), tail=Scatter(machine=0.3))
+    answer = predicted(replace(MODEL, scatter={"produce": scatter}), run()).latencies["produce"]
+    mean, p99 = answer.mean_ms, answer.percentiles_ms["99"]
     assert mean.low is not None and mean.high is not None
+    # Nothing of it follows from settings: e^(1.645 · 0.1)
     assert mean.high / mean.value == pytest.approx(1.179, abs=0.001)
+    assert p99.high is not None and p99.high / p99.value == pytest.approx(1.638, abs=0.001)
+    # With few runs one knows less of their spread.
+    few = predicted(replace(MODEL, scatter={"produce": scatter}, runs=4), run())
+    wider = few.latencies["produce"].mean_ms
+    assert wider.high is not None and wider.high / wider.value == pytest.approx(1.265, abs=0.001)
+
+
+def test_what_follows_from_settings_and_links_is_known_better() -> None:
+    scatter = {"produce": LatencyScatter(body=Scatter(machine=0.5, settings=0.01))}
+    far = predicted(replace(MODEL, scatter=scatter), run(30, delay_ms=10))
+    mean = far.latencies["produce"].mean_ms
+    assert mean.high is not None
+    # 40 of some 44 ms are links.
+    assert 1.03 < mean.high / mean.value < 1.15
+
+
+def test_an_interval_has_what_the_calibration_leaves_open() -> None:
+    scatter = {"produce": LatencyScatter(body=Scatter(machine=0.05))}
+    sure = replace(MODEL, scatter=scatter)
     others = tuple(replace(PHYSICS, broker_request=s) for s in (1e-4, 3e-4, 6e-4, 9e-4))
-    open_ = predicted(replace(scattered, others=others), run()).latencies["produce"].mean_ms
-    assert open_.low is not None and open_.high is not None
-    assert open_.high / open_.low > mean.high / mean.low
+    one, open_ = (
+        predicted(model, run()).latencies["produce"].mean_ms
+        for model in (sure, replace(sure, others=others))
+    )
+    assert one.high is not None and open_.high is not None
+    assert open_.high / open_.value > one.high / one.value
 
 
 @pytest.mark.parametrize(

@@ -154,12 +154,42 @@ def test_cores_are_shared_by_connections() -> None:
     assert used == pytest.approx(load, rel=0.02)
 
 
-def test_a_core_that_slept_takes_longer() -> None:
-    physics = Physics(broker_request=0.001, idle=0.0005)
-    far = simulate(PLAIN, regular(0.1, 100), physics, machines=Machines(cores=1))
-    assert far.produce_s == pytest.approx(np.full(100, 0.0015))
-    near = simulate(PLAIN, regular(0.00101, 1_000), physics, machines=Machines(cores=1))
-    assert near.produce_s[-1] == pytest.approx(0.001)
+def test_a_process_that_did_nothing_for_long_is_cold() -> None:
+    physics = Physics(broker_request=0.001, cold=1.5, cooling=0.002)
+    far, near = (
+        simulate(PLAIN, regular(every_s, 500), physics, machines=Machines(cores=1))
+        for every_s in (0.1, 0.003)
+    )
+    assert far.produce_s == pytest.approx(np.full(500, 0.0015))
+    # Idle for 3 ms less what the last one took, of which e^(-idle / 2 ms) is still warm.
+    took = near.produce_s[-1]
+    assert took == pytest.approx(
+        0.001 * (1 + 0.5 * (1 - np.exp(-(0.003 - took) / 0.002))), rel=0.01
+    )
+
+
+def test_work_takes_longer_while_other_cores_work() -> None:
+    """Two requests at once on two hyperthreads; one alone is not slowed down."""
+    physics = Physics(broker_request=0.001, contention=1.7)
+    spec = replace(PLAIN, producers=2, consumers=0)
+    at_once = Arrivals(
+        np.repeat(np.arange(1.0, 51.0), 2),
+        np.tile([0, 1], 50),
+        np.zeros(100, np.int64),
+        np.full(100, 100.0),
+    )
+    both = simulate(spec, at_once, physics, machines=Machines(cores=2))
+    assert sorted(both.produce_s.round(6))[::50] == pytest.approx([0.001, 0.0017])
+    assert both.cpu_s[0] == pytest.approx(50 * 0.0027)
+    alone = simulate(spec, regular(1.0, 50), physics, machines=Machines(cores=2))
+    assert alone.produce_s == pytest.approx(np.full(50, 0.001))
+
+
+def test_a_network_that_is_not_emulated_is_part_of_the_physics() -> None:
+    physics = Physics(client_delay=0.004, broker_delay=0.010)
+    times = simulate(PathSpec(linger_s=0), regular(0.1, 50), physics)
+    assert times.produce_s == pytest.approx(np.full(50, 0.008 + 0.020))
+    assert times.end_to_end_s == pytest.approx(np.full(50, 0.004 + 0.020 + 0.004))
 
 
 def test_making_messages_uses_cores_without_delaying_them() -> None:
@@ -198,7 +228,7 @@ def test_replication_takes_a_round_trip_and_is_in_the_end_to_end_latency(
     lines = Lines(*(Line.constant(ms / 1000) for ms in (3, 3, 10, 10, 5, 5)))
     times = simulate(spec, regular(0.1, 50), Physics(), lines=lines)
     assert times.produce_s == pytest.approx(np.full(50, 0.006 + rounds * 0.020))
-    assert times.append_to_readable_s == pytest.approx(np.full(50, 0.020))
+    assert times.append_to_visible_s == pytest.approx(np.full(50, 0.020))
     assert times.end_to_end_s == pytest.approx(np.full(50, 0.003 + 0.020 + 0.005))
 
 
@@ -233,6 +263,21 @@ def test_the_application_gets_messages_one_by_one() -> None:
     arrivals = replace(regular(0.1, 10), due_s=np.full(10, 1.0))
     times = simulate(spec, arrivals, Physics(reader_message=0.001))
     assert np.diff(np.sort(times.received_s)) == pytest.approx(np.full(9, 0.001))
+
+
+def test_the_watcher_reads_everything_beside_the_consumers() -> None:
+    lines = Lines(to_reader=Line.constant(0.02), to_follower=Line.constant(0.01))
+    spec = PathSpec(linger_s=0, partitions=3, consumers=2)
+    arrivals = poisson(50, 2_000, partitions=3)
+    physics = Physics(reader_fetch=1e-4, reader_answer=1e-4)
+    alone = simulate(spec, arrivals, physics, lines=lines)
+    watched = simulate(replace(spec, is_watched=True), arrivals, physics, lines=lines)
+    assert np.all(np.isnan(alone.seen_s)) and not np.any(np.isnan(watched.seen_s))
+    # It is beside the brokers, so it sees a message before consumers do.
+    assert np.median(watched.received_s - watched.seen_s) == pytest.approx(0.02, abs=0.001)
+    assert np.all(watched.append_to_visible_s >= watched.readable_s - watched.appended_s)
+    # Its fetches cost the brokers as much as the consumers' do.
+    assert watched.cpu_s.sum() == pytest.approx(2 * alone.cpu_s.sum(), rel=0.1)
 
 
 # --- links ---------------------------------------------------------------------------------------
@@ -276,6 +321,7 @@ SPECS = st.builds(
     PathSpec,
     producers=st.integers(1, 3),
     consumers=st.integers(0, 3),
+    is_watched=st.booleans(),
     partitions=st.integers(1, 7),
     replication=st.integers(1, 3),
     client=st.sampled_from(["librdkafka", "java"]),
@@ -288,7 +334,7 @@ SPECS = st.builds(
 )
 BUSY = Physics(
     client_produce=1e-5,
-    idle=1e-5,
+    cold=1.2,
     client_request=1e-4,
     client_answer=1e-4,
     broker_request=1e-4,
@@ -303,6 +349,7 @@ BUSY = Physics(
     tick=1e-4,
     spread=0.4,
     after=0.3,
+    contention=1.4,
     heap_request_bytes=25_000,
     heap_per_byte=3,
     heap_young_bytes=5e6,
@@ -318,6 +365,8 @@ def check(spec: PathSpec, arrivals: Arrivals, times: PathTimes) -> None:
         order.append(times.received_s)
         total = sum(times.parts_s.values())
         assert total == pytest.approx(times.end_to_end_s)
+    if spec.is_watched:
+        assert np.all(times.seen_s >= times.readable_s)
     for earlier, later in pairwise(order):
         assert np.all(later - earlier > -1e-9)  # also: none is missing
     assert np.all(times.answered_s >= times.formed_s)

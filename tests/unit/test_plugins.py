@@ -23,6 +23,9 @@ from penstock import specs
 from penstock.cli.experiment import experiment
 from penstock.domain import plugins
 from penstock.domain.errors import BadInput
+from penstock.domain.value import Value
+from penstock.planner.strategies import Strategy
+from penstock.producer.policies import AdaptivePolicy
 from penstock.specs.loader import FILE_KINDS
 from penstock.specs.schema import json_schema
 
@@ -54,7 +57,55 @@ class Example:
     file: dict[str, Any]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Planning(Value):
+    """A file with a strategy in it. (None of Penstock's own has one yet.)"""
+
+    strategy: Strategy
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adapting(Value):
+    """A file with an adaptive policy in it."""
+
+    policy: AdaptivePolicy
+
+
+KINDS: dict[str, type[Value]] = {**FILE_KINDS, "planning": Planning, "adapting": Adapting}
+
 EXAMPLES = {
+    "penstock.adaptive_policies": Example(
+        """
+        from dataclasses import dataclass
+        from penstock import AdaptivePolicy, Choice
+
+        @dataclass(frozen=True, kw_only=True)
+        class Stairs(AdaptivePolicy):
+            "Stays as it is."
+            kind = "stairs"
+
+            def decide(self, situation):
+                return Choice(configuration=situation.now, sentence="nothing changes")
+        """,
+        "adapting",
+        {"policy": {"kind": "stairs"}},
+    ),
+    "penstock.strategies": Example(
+        """
+        from dataclasses import dataclass
+        from penstock import Strategy
+
+        @dataclass(frozen=True, kw_only=True)
+        class Stairs(Strategy):
+            "As many brokers as there may be, and a partition on each."
+            kind = "stairs"
+
+            def choose(self, problem):
+                return problem.plan(problem.most_brokers, problem.most_brokers)
+        """,
+        "planning",
+        {"strategy": {"kind": "stairs"}},
+    ),
     "penstock.arrivals": Example(
         """
         from dataclasses import dataclass
@@ -345,7 +396,7 @@ REST: dict[str, dict[str, Any]] = {
 def load(example: Example, name: str = "stairs") -> Any:
     data = REST.get(example.file_kind, {}) | example.file
     text = json.dumps(data).replace('"stairs"', f'"{name}"')
-    return specs.parse(text, FILE_KINDS[example.file_kind], "file.json")
+    return specs.parse(text, KINDS[example.file_kind], "file.json")
 
 
 def test_every_group_has_an_example() -> None:
@@ -359,13 +410,13 @@ def test_a_kind_of_another_package_is_found_by_the_loader_and_in_the_schema(
     example = EXAMPLES[group]
     with pytest.raises(BadInput, match="'stairs' is unknown; use one of"):
         load(example)
-    assert '"stairs"' not in json.dumps(json_schema(FILE_KINDS[example.file_kind]))
+    assert '"stairs"' not in json.dumps(json_schema(KINDS[example.file_kind]))
 
     install(f"[{group}]\nstairs = others_plugins:Stairs\n", example.code)
 
     assert specs.to_data(load(example)) == specs.to_data(load(example))
     assert plugins.get(group, "stairs").__module__ == "others_plugins"
-    assert '"stairs"' in json.dumps(json_schema(FILE_KINDS[example.file_kind]))
+    assert '"stairs"' in json.dumps(json_schema(KINDS[example.file_kind]))
 
 
 @pytest.mark.parametrize("group", EXAMPLES)
@@ -548,6 +599,6 @@ def test_the_documented_example_works(install: Install) -> None:
 
 def test_the_docs_list_the_kinds_that_there_are() -> None:
     text = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text()
-    rows = re.findall(r"^\| `([a-z]+)` \| (`.*`) \|$", text, re.MULTILINE)
+    rows = re.findall(r"^\| `([a-z_]+)` \| (`.*`) \|$", text, re.MULTILINE)
     listed = {f"penstock.{group}": re.findall(r"`([^`]+)`", kinds) for group, kinds in rows}
     assert listed == {group: plugins.names(group) for group in plugins.WORDS}

@@ -1,28 +1,156 @@
-"""Models from runs: what a run directory teaches, and the fit."""
+"""Public API: models from runs: what run directories teach, the fit, and its file."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from penstock.domain.errors import BadInput
+from penstock import specs
+from penstock.api.arguments import as_path
+from penstock.domain.cluster import ClusterSpec
+from penstock.domain.errors import BadInput, TestbedError
 from penstock.domain.metrics import Distribution, RunMetrics
-from penstock.domain.run import Run
+from penstock.domain.progress import Progress, silent
+from penstock.domain.run import Run, RunSpec
+from penstock.domain.value import several
+from penstock.models import fitted
+from penstock.models.fitted import MODEL_FORMAT, FittedModel
 from penstock.models.observation import BrokerWork, MeasuredLatency, Observation
+from penstock.models.path.from_run import KEY_BYTES, path_spec
 from penstock.models.path.predict import PERCENTS
+from penstock.models.record_batch import BATCH_HEADER_BYTES, record_bytes
+from penstock.models.requests import produce_request_bytes
 from penstock.runs.observation import broker_rates, client_cores, young_bytes
 from penstock.runs.run_directory import RunDirectory, find_runs
+from penstock.specs.files import read_text, write_file
 from penstock.stats.histogram import Histogram
 
+AnyPath = str | Path
 
-def observations(paths: Sequence[Path]) -> list[Observation]:
+DEFAULT_MODEL = "model.json"
+# More brokers than a testbed can have.
+_MOST_BROKERS = 16
+# Parts of a latency as a run measures them → as predictions name them.
+_PARTS = {"until appended": "produce", "until visible": "commit", "fetch": "fetch"}
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A model, its file, and what more runs did to its errors."""
+
+    model: FittedModel
+    file: Path
+    # Runs that were named and not used, each with the reason.
+    skipped: tuple[str, ...] = ()
+    # Figure → error of the earlier model on the runs that are new to it.
+    blind_errors: dict[str, float] | None = None
+
+    def to_data(self) -> dict[str, Any]:
+        record = self.model.record
+        return {
+            "file": self.file,
+            "runs": record.runs,
+            "errors": record.errors,
+            "errors_before": self.model.history[-1].errors if self.model.history else None,
+            "blind_errors": self.blind_errors,
+            "skipped": self.skipped,
+            "left_out": self.model.left_out,
+            "physics": self.model.path.physics,
+        }
+
+
+def fit_model(
+    runs: Sequence[AnyPath],
+    *,
+    model: AnyPath = DEFAULT_MODEL,
+    add: bool = False,
+    skip_unusable: bool = False,
+    on_progress: Progress = silent,
+) -> Fit:
+    """Fit a model to run directories, and write it to the file `model`.
+
+    `add`: to those that the file's model was fitted to already, too. `skip_unusable`: leave out runs
+    that are not valid, cold, unsteady or not analysed, instead of refusing them.
+    """
+    file = as_path("model", model)
+    previous = new_model(file, add)
+    seen, skipped = [], []
+    for directory in find_runs([as_path("runs", path) for path in several("runs", runs)]):
+        try:
+            seen.append(observation(directory))
+        except BadInput as error:
+            if not skip_unusable:
+                raise
+            skipped.append(error.message)
+    return fit_observations(seen, file, previous=previous, skipped=skipped, on_progress=on_progress)
+
+
+def fit_observations(
+    seen: Sequence[Observation],
+    file: Path,
+    *,
+    previous: FittedModel | None = None,
+    skipped: Sequence[str] = (),
+    on_progress: Progress = silent,
+) -> Fit:
+    """Fit a model to what runs taught, and write its file."""
+    errors = None if previous is None else fitted.blind(previous, seen)
+    made_at = datetime.now(UTC).isoformat(timespec="seconds")
+    model = fitted.fit_model(seen, made_at, previous=previous, say=on_progress)
+    write_file(file, specs.dump_json(model))
+    return Fit(model, file, tuple(skipped), errors or None)
+
+
+def new_model(file: Path, add: bool) -> FittedModel | None:
+    """The model to add to, if any; refuses to replace a file that was not to be added to."""
+    if add:
+        return read_model(file)
+    if file.exists():
+        raise BadInput(
+            f"{file}: exists already", "add to it (`--add`), or choose another file (`--model`)"
+        )
+    return None
+
+
+def read_model(path: AnyPath = DEFAULT_MODEL) -> FittedModel:
+    """A model that was fitted before."""
+    file = as_path("model", path)
+    if not file.exists():
+        raise BadInput(
+            f"{file}: there is no model", "make one: penstock model calibrate, or model fit RUNS"
+        )
+    text = read_text(file)
+    try:
+        found = json.loads(text).get("format")
+    except (ValueError, AttributeError):
+        found = None
+    if found != MODEL_FORMAT:
+        raise BadInput(
+            f"{file}: is not a model of format {MODEL_FORMAT}"
+            + (f", but of format {found}" if isinstance(found, int) else ""),
+            "make one: penstock model calibrate, or model fit RUNS",
+        )
+    return specs.load(file, FittedModel)
+
+
+def observations(paths: Sequence[AnyPath]) -> list[Observation]:
     """What the runs in these directories teach; refuses runs that must not be used."""
-    return [observation(directory) for directory in find_runs(paths)]
+    places = [as_path("paths", path) for path in several("paths", paths)]
+    return [observation(directory) for directory in find_runs(places)]
 
 
 def observation(directory: RunDirectory) -> Observation:
     """What one analysed run teaches."""
-    run, metrics = directory.run(), directory.metrics()
+    run = directory.run()
+    if not directory.has_metrics:
+        raise BadInput(
+            f"{directory.path}: the run is not analysed yet", f"penstock analyze {directory.path}"
+        )
+    metrics = directory.metrics()
     _check(directory, run, metrics)
     span = (run.measured_from_ns, run.measured_to_ns)
     cores = client_cores(directory.path, *span)
@@ -33,7 +161,7 @@ def observation(directory: RunDirectory) -> Observation:
     share = messages_per_s / counted if counted else 0.0
     return Observation(
         run=run.id,
-        spec=run.spec,
+        spec=_spec(directory, run),
         messages_per_s=messages_per_s,
         latencies={
             name: _latency(distribution)
@@ -44,27 +172,80 @@ def observation(directory: RunDirectory) -> Observation:
             )
             if distribution is not None
         },
+        parts_ms={
+            name: metrics.parts[part].mean_ms.value
+            for name, part in _PARTS.items()
+            if part in metrics.parts
+        },
         # Counted from the start of each client, so per message and not per second.
         produce_requests_per_s=share * sum(one.requests for one in counters) if counted else None,
         sent_bytes_per_message=(
             sum(one.sent_bytes for one in counters) / counted if counted else None
         ),
+        compression_ratio=_compression_ratio(run),
         producer_cores=_sum(cores, "producer-"),
         consumer_cores=_sum(cores, "consumer-"),
         brokers=BrokerWork.of(work, young_bytes(directory.path)) if work else None,
+        is_local=run.spec.existing is None,
         versions=run.versions,
         machine=run.machine,
     )
 
 
+def used_cores(directory: RunDirectory) -> tuple[float, float]:
+    """Cores of the machine of a run, and how many of them brokers and clients used."""
+    run = directory.run()
+    if run.status != "complete":
+        raise TestbedError(f"{directory.path}: the run {run.status}: {run.reason}")
+    span = (run.measured_from_ns, run.measured_to_ns)
+    brokers = sum(one.cpu_cores for one in broker_rates(directory.path, *span).values())
+    clients = sum(client_cores(directory.path, *span).values())
+    return float(run.machine.get("cores", 0)), brokers + clients
+
+
 def _check(directory: RunDirectory, run: Run, metrics: RunMetrics) -> None:
+    path, fix = directory.path, "leave it out (`--skip-unusable`), or run it again"
     if run.status != "complete" or run.invalid:
         why = run.reason or "; ".join(run.invalid) or run.status
-        raise BadInput(
-            f"{directory.path}: the run is not valid: {why}", "leave it out, or run it again"
-        )
+        raise BadInput(f"{path}: the run is not valid: {why}", fix)
+    if run.coldness:
+        raise BadInput(f"{path}: {run.coldness}", fix)
+    if metrics.unsteadiness:
+        raise BadInput(f"{path}: the run was not steady: {metrics.unsteadiness}", fix)
     if metrics.latency is None or metrics.acknowledgement is None:
-        raise BadInput(f"{directory.path}: the run has no latencies", "leave it out")
+        raise BadInput(f"{path}: the run has no latencies", fix)
+    try:
+        path_spec(run.spec)
+    except BadInput as error:
+        raise BadInput(f"{path}: {error.message}", "leave it out (`--skip-unusable`)") from None
+
+
+def _spec(directory: RunDirectory, run: Run) -> RunSpec:
+    """The run's spec; of a run on another cluster, with as many brokers as that has."""
+    if run.spec.existing is None:
+        return run.spec
+    if run.brokers is None or run.brokers > _MOST_BROKERS:
+        raise BadInput(
+            f"{directory.path}: the cluster had {run.brokers or 'an unknown number of'} brokers; a "
+            f"model knows up to {_MOST_BROKERS}",
+            "leave it out",
+        )
+    return replace(run.spec, existing=None, cluster=ClusterSpec(brokers=run.brokers))
+
+
+def _compression_ratio(run: Run) -> float:
+    """Bytes of records over what was sent of them, by the producers' counters."""
+    counters = [report.counters for report in run.producers if report.counters is not None]
+    messages = sum(one.messages for one in counters)
+    if run.spec.settings.compression_type in (None, "none") or not messages:
+        return 1.0
+    key = None if run.spec.workload.keys is None else KEY_BYTES
+    mean = sum(one.message_bytes for one in counters) / messages - (key or 0)
+    records = messages * float(record_bytes(round(mean), key_bytes=key))
+    requests = sum(one.requests for one in counters)
+    around = BATCH_HEADER_BYTES + produce_request_bytes(0, topic=run.spec.topic.name)
+    sent = sum(one.sent_bytes for one in counters) - requests * around
+    return records / sent if sent > 0 else 1.0
 
 
 def _latency(distribution: Distribution) -> MeasuredLatency:

@@ -16,8 +16,8 @@ from penstock.domain.errors import PenstockError
 
 # Each is a module of this package with a command of the same name.
 VERBS = (
-    "analyze", "autoscaler", "compare", "demo", "doctor", "experiment", "pipeline", "run", "schema",
-    "testbed",
+    "analyze", "autoscaler", "compare", "demo", "doctor", "experiment", "model", "pipeline",
+    "predict", "run", "schema", "testbed",
 )  # fmt: skip
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 # Group of entry points → the abstract class, in the package whose modules are Penstock's own kinds.
 WORDS = {
+    "penstock.adaptive_policies": "penstock.producer.policies:AdaptivePolicy",
     "penstock.arrivals": "penstock.domain.arrivals:Arrivals",
     "penstock.contents": "penstock.load.contents:Content",
     "penstock.decoders": "penstock.lake.decoders:Decoder",
@@ -35,6 +36,7 @@ WORDS = {
     "penstock.readers": "penstock.load.readers:ReaderKind",
     "penstock.shapes": "penstock.domain.shapes:Shape",
     "penstock.sizes": "penstock.domain.sizes:Sizes",
+    "penstock.strategies": "penstock.planner.strategies:Strategy",
 }
 
 

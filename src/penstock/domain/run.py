@@ -21,6 +21,8 @@ from penstock.domain.workload import Workload
 
 # Of the run directory. A directory of another format is refused, with its number.
 RUN_FORMAT = 4
+# Above this rate the watcher would cost the brokers as much as the measured load.
+WATCHED_UP_TO_PER_S = 5_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +100,14 @@ class RunSpec(Value):
             self.topic.check_fits(self.cluster.brokers)
         except FieldError as error:
             raise FieldError(f"topic.{error.field}", error.value, error.rule) from None
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether a reader beside the brokers watches when messages become readable."""
+        if self.visibility != "auto":
+            return self.visibility == "on"
+        # With one copy a record is visible as soon as it is appended.
+        return self.topic.replication > 1 and self.workload.messages_per_s <= WATCHED_UP_TO_PER_S
 
     def _check_existing(self) -> None:
         for field_name, is_given in (
@@ -215,6 +225,7 @@ class Run(Value):
     started_at: Annotated[str, Doc("ISO 8601, UTC")]
     versions: Annotated[Mapping[str, str], Doc("of Penstock, Kafka, librdkafka, Java, kernel")]
     machine: Mapping[str, str | int | float] = field(default_factory=dict)
+    brokers: Annotated[int | None, Doc("of the cluster; none if it did not answer")] = None
     cluster_state: Annotated[
         ClusterState | None, Doc("age of the cluster and how warm it was when the load began")
     ] = None

@@ -20,8 +20,6 @@ from penstock.load import rdkafka, schedule
 from penstock.load.bodies import bodies
 from penstock.load.producer_job import ProducerJob
 
-# Above this rate the watcher would cost the brokers as much as the measured load.
-WATCHED_UP_TO_PER_S = 5_000
 _WARM_UP_MESSAGES = 3_000_000
 # What the test of the run's own load needs, on a busy machine.
 _TEST_S = 8.0
@@ -120,7 +118,7 @@ def plan_of(spec: RunSpec) -> LoadPlan:
         consumers=spec.consumers,
         warm_up_s=spec.warm_up_s,
         seed=spec.seed,
-        watch_visibility=_is_watched(spec),
+        watch_visibility=spec.is_watched,
         partitions=spec.topic.partitions,
         longest_warm_up_s=_longest_warm_up_s(spec),
         producer=spec.producer,
@@ -135,10 +133,3 @@ def _longest_warm_up_s(spec: RunSpec) -> float:
     affordable_s = _WARM_UP_MESSAGES / arrivals.mean_per_s
     longest_s = max(spec.warm_up_s, min(limit_s, affordable_s), _TEST_S)
     return longest_s + WARM_UP_MARGIN_S
-
-
-def _is_watched(spec: RunSpec) -> bool:
-    if spec.visibility != "auto":
-        return spec.visibility == "on"
-    # With one copy a record is visible as soon as it is appended.
-    return spec.topic.replication > 1 and spec.workload.messages_per_s <= WATCHED_UP_TO_PER_S

@@ -1,39 +1,68 @@
 """Fit the physics of a machine and its cluster to measured runs.
 
-What counters show is taken from them: CPU per request, message and byte of clients and brokers, and
-garbage collections, by least squares that allow no negative cost (`direct`). What they do not show
-is fitted to the measured latencies (`fit`): the time of a wake-up, how much CPU times vary, what a
-core takes to wake up, how much of a broker's network work is before the answer, and other work on
-the machine.
+Counters say what requests, messages and bytes cost on average (`costs`). What they do not say is
+fitted to the measured latencies and CPU, by least squares over simulations of the runs: the
+parameters of `_FREE`. Simulations of a fit draw the same random numbers, so that its steps are not
+lost in noise.
 
-Every run is then left out once and predicted by a fit of the others. The spread of these errors is
-the model's scatter, and the fits are its uncertainty.
+Then runs are left out in turn, and predicted by a fit of the others. The spread of these errors is
+the model's scatter, and the fits show what the calibration leaves open.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
-from scipy.optimize import minimize, nnls
+from scipy.optimize import lsq_linear, nnls
 
 from penstock.domain.broker_view import RequestClass
 from penstock.domain.errors import BadInput
-from penstock.models.observation import BrokerWork, Observation
+from penstock.domain.value import Doc, Value
+from penstock.models.costs import Costs, costs, used_cores
+from penstock.models.observation import Observation
+from penstock.models.path.case import LATENCIES, Case, latency_ms
 from penstock.models.path.physics import Physics
-from penstock.models.path.predict import PathModel, Prediction, predict
-from penstock.models.path.spec import Floats
+from penstock.models.path.predict import (
+    TAIL_FROM,
+    LatencyScatter,
+    PathModel,
+    Scatter,
+    cpu_share,
+    statistic,
+)
+from penstock.models.path.simulate import PathTimes
+from penstock.models.path.spec import Floats, Machines
 
 Say = Callable[[str], object]
 
 LEAST_RUNS = 3
-# Percentiles that a fit looks at, beside the mean, with the error that repeats of a run have.
-_ERRORS = {"mean": 0.05, "50": 0.05, "90": 0.08, "99": 0.15}
-# A prediction that refuses (a load that is too high) is as wrong as one by this factor.
-_REFUSED = 4.0
-_MESSAGES = 4_000
-_EVALUATIONS, _EVALUATIONS_AGAIN = 160, 40
+# At most so many fits with runs left out: of many runs, several are left out at once.
+_FOLDS = 8
+# What a fit looks at (None: the mean), with the error that repeats of a run have.
+# (In a short run few pauses decide its p99.)
+_ERRORS: Mapping[float | None, float] = {None: 0.05, 50.0: 0.05, 90.0: 0.08, 99.0: 0.25}
+# Append times are whole milliseconds: of the time from append to visible only the mean is used.
+_MEAN_ONLY = {"commit"}
+_CPU_ERROR = 0.1
+# Beyond so many of these errors a deviation counts less than squared: one run that the model cannot
+# explain must not spoil the rest.
+_OUTLIER = 3.0
+# A message that is not received within the simulated time was this late.
+_NEVER_MS = 60_000.0
+_MESSAGES = 6_000
+_SEED = 1
+# Rounds of a fit: how far it looks, as a standard deviation of logarithms; points per parameter.
+_RADII, _RADII_AGAIN = (0.6, 0.4, 0.3, 0.2, 0.15, 0.1), (0.15,)
+_POINTS = 3
+# How far parameters are from the usual: a standard deviation of logarithms.
+_USUAL = 1.5
+# Of the CPU of a request before its answer is out: to handle it, the rest to answer.
+_HANDLING = 2 / 3
+# An error is never less than this, however well a few runs were met.
+_LEAST_SCATTER = Scatter(machine=0.05, settings=0.01)
 
 
 @dataclass(frozen=True)
@@ -47,22 +76,43 @@ class _Free:
 
 
 _FREE = (
+    # s until a thread runs that has something to do.
     _Free("wake", 5e-5, 1e-6, 2e-3),
+    # Standard deviation of the logarithm of CPU times.
     _Free("spread", 0.4, 0.02, 1.5),
-    _Free("idle", 2e-5, 1e-7, 2e-3),
-    _Free("network_share", 0.5, 0.05, 1.0),
-    _Free("background_per_s", 5.0, 0.05, 100.0),
+    # CPU time of a process that did nothing for long, and s until it is cold.
+    _Free("cold", 1.7, 1.0, 6.0),
+    _Free("cooling", 2e-3, 1e-4, 5e-2),
+    # All costs of CPU, relative to what counters say on average: of busy processes.
+    _Free("scale", 0.7, 0.15, 1.3),
+    # The share of CPU that is spent before a result is out.
+    _Free("before", 0.6, 0.15, 1.0),
+    # What a produce request costs, relative to the mean of all requests.
+    _Free("produce", 1.0, 0.25, 3.0),
+    # The follower's share of what a follower's fetch costs.
+    _Free("append", 0.3, 0.05, 0.9),
+    # CPU time while the other cores work.
+    _Free("contention", 1.3, 1.0, 2.5),
+    # s of a piece of work in the background.
+    _Free("burst", 1e-3, 5e-5, 3e-2),
 )
-_BACKGROUND_BURST_S = 1e-3
+# Of brokers that nobody could look at: what a request costs them, and how far away they are.
+_UNSEEN = (
+    _Free("request", 2e-4, 1e-6, 2e-2),
+    _Free("client_delay", 1e-4, 1e-6, 0.5),
+    _Free("broker_delay", 1e-4, 1e-6, 0.5),
+)
 
 
-@dataclass(frozen=True)
-class LeftOut:
+@dataclass(frozen=True, kw_only=True)
+class LeftOut(Value):
     """How a run was predicted by a model that was fitted without it."""
 
     run: str
-    # Latency → ln(measured / predicted), by statistic; empty: the model refused.
-    errors: Mapping[str, Mapping[str, float]]
+    errors: Annotated[
+        Mapping[str, Mapping[str, float]],
+        Doc("latency → mean, 50, 90, 99 → ln(measured / predicted)"),
+    ]
 
 
 @dataclass(frozen=True)
@@ -86,209 +136,260 @@ def fit(
             f"{len(observations)} runs are too few to fit a model",
             f"measure at least {LEAST_RUNS} that differ in load, acks and batching",
         )
-    known = direct(observations)
-    start = np.array([np.log(free.start) for free in _FREE])
-
-    def fitted(chosen: Sequence[Observation], begin: Floats, evaluations: int) -> Floats:
-        def loss(logs: Floats) -> float:
-            model = PathModel(physics=_physics(known, logs), cores=cores, is_shared=is_shared)
-            return sum(_loss(model, one) for one in chosen)
-
-        found = minimize(
-            loss,
-            begin,
-            method="Nelder-Mead",
-            bounds=[(np.log(free.low), np.log(free.high)) for free in _FREE],
-            options={"maxfev": evaluations, "xatol": 0.02, "fatol": 0.01},
-        )
-        return np.asarray(found.x)
-
-    say(f"fitting {len(_FREE)} parameters to {len(observations)} runs")
-    best = fitted(observations, start, _EVALUATIONS)
-    left_out, others = [], []
-    for number, one in enumerate(observations):
-        say(f"leaving out run {number + 1} of {len(observations)}")
-        rest = [other for other in observations if other is not one]
-        again = _physics(known, fitted(rest, best, _EVALUATIONS_AGAIN))
-        others.append(again)
-        without = PathModel(physics=again, cores=cores, is_shared=is_shared)
-        left_out.append(LeftOut(one.run, errors(without, one)))
+    machines = Machines(cores, is_shared)
+    every = [_Run.of(one) for one in observations]
+    say(f"fitting the path of messages to {len(every)} runs")
+    best = _fitted(every, machines, None, _RADII)
+    folds = [every[number::_FOLDS] for number in range(min(_FOLDS, len(every)))]
+    others, misses = [], []
+    for number, fold in enumerate(folds):
+        say(f"checking the fit on runs that are left out: {number + 1} of {len(folds)}")
+        rest = [run for run in every if run not in fold]
+        logs = _fitted(rest, machines, best, _RADII_AGAIN)
+        other = _physics(_counted(rest), logs)
+        others.append(other)
+        for run in fold:
+            misses.append((run, _misses(run, run.simulate(other, machines))))
+    order = {run.seen.run: number for number, run in enumerate(every)}
+    misses.sort(key=lambda miss: order[miss[0].seen.run])
     model = PathModel(
-        physics=_physics(known, best),
+        physics=_physics(_counted(every), best),
         cores=cores,
         is_shared=is_shared,
         others=tuple(others),
-        scatter=_scatter(left_out),
+        scatter=_scatter([miss for _, of_run in misses for miss in of_run]),
+        runs=len(every),
     )
+    left_out = (LeftOut(run=run.seen.run, errors=_by_latency(each)) for run, each in misses)
     return Calibration(model, tuple(left_out))
 
 
 def errors(model: PathModel, one: Observation) -> dict[str, dict[str, float]]:
-    """Latency → statistic → ln(measured / predicted); empty if the model calls it saturated."""
-    answer = predict(model, one.spec, messages=_MESSAGES)
-    if not isinstance(answer, Prediction):
-        return {}
-    found: dict[str, dict[str, float]] = {}
-    for name, measured in one.latencies.items():
-        predicted = answer.latencies[name]
-        values = {"mean": predicted.mean_ms.value} | {
-            percent: estimate.value for percent, estimate in predicted.percentiles_ms.items()
-        }
-        seen = {"mean": measured.mean_ms} | dict(measured.percentiles_ms)
-        found[name] = {
-            statistic: float(np.log(max(seen[statistic], 1e-6) / max(values[statistic], 1e-6)))
-            for statistic in _ERRORS
-            if statistic in seen
-        }
+    """Latency → statistic → ln(measured / predicted), of a run that the model may not have seen."""
+    run = _Run.of(one)
+    return _by_latency(_misses(run, run.simulate(model.physics, model.machines)))
+
+
+# --- runs and their simulations ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Run:
+    """An observation, ready to be simulated."""
+
+    seen: Observation
+    case: Case
+    # On machines that cost nothing: what follows from settings and links.
+    free: PathTimes
+
+    @classmethod
+    def of(cls, seen: Observation) -> _Run:
+        case = Case.of(seen.spec, _MESSAGES, compression_ratio=seen.compression_ratio, seed=_SEED)
+        return cls(seen, case, case.simulate(Physics(), Machines(), _SEED))
+
+    def simulate(self, physics: Physics, machines: Machines) -> PathTimes:
+        return self.case.simulate(physics, machines, _SEED)
+
+
+@dataclass(frozen=True)
+class _Miss:
+    """A measured statistic beside its prediction; `free_ms`: what settings and links alone take."""
+
+    latency: str
+    percent: float | None
+    measured_ms: float
+    predicted_ms: float
+    free_ms: float
+
+    @property
+    def log(self) -> float:
+        return float(np.log(max(self.measured_ms, 1e-6) / max(self.predicted_ms, 1e-6)))
+
+
+def _misses(run: _Run, times: PathTimes) -> list[_Miss]:
+    found = []
+    for name in LATENCIES:
+        if (measured := run.seen.latencies.get(name)) is None:
+            continue
+        values, free = (
+            np.nan_to_num(latency_ms(one, name), nan=_NEVER_MS) for one in (times, run.free)
+        )
+        for percent in [None] if name in _MEAN_ONLY else _ERRORS:
+            seen = measured.mean_ms if percent is None else measured.percentiles_ms[f"{percent:g}"]
+            found.append(
+                _Miss(name, percent, seen, statistic(values, percent), statistic(free, percent))
+            )
     return found
 
 
-def _loss(model: PathModel, one: Observation) -> float:
-    """Squared errors, in units of what repeats differ by; large ones count less than squared, so
-    that one run that the model cannot explain does not spoil the rest."""
-    found = errors(model, one)
-    if not found:
-        return len(one.latencies) * len(_ERRORS) * _huber(np.log(_REFUSED) / 0.05)
-    return sum(
-        _huber(error / _ERRORS[statistic])
-        for of_latency in found.values()
-        for statistic, error in of_latency.items()
-    )
+def _by_latency(misses: Sequence[_Miss]) -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = {}
+    for miss in misses:
+        name = "mean" if miss.percent is None else f"{miss.percent:g}"
+        found.setdefault(miss.latency, {})[name] = miss.log
+    return found
 
 
-def _huber(value: float, corner: float = 3.0) -> float:
-    size = abs(value)
-    return size**2 / 2 if size <= corner else corner * (size - corner / 2)
+# --- the fit -------------------------------------------------------------------------------------------
 
 
-def _scatter(left_out: Sequence[LeftOut]) -> dict[str, float]:
-    """Latency → standard deviation of the errors of its mean and percentiles."""
-    found: dict[str, list[float]] = {}
-    for one in left_out:
-        for name, of_latency in one.errors.items():
-            found.setdefault(name, []).extend(of_latency.values())
-    return {name: float(np.sqrt(np.mean(np.square(each)))) for name, each in found.items()}
+def _parameters(runs: Sequence[_Run]) -> tuple[_Free, ...]:
+    is_seen = any(run.seen.brokers is not None for run in runs)
+    return _FREE if is_seen else (*_FREE, *_UNSEEN)
 
 
-def _physics(known: Physics, logs: Floats) -> Physics:
-    values = {free.name: float(np.exp(log)) for free, log in zip(_FREE, logs, strict=True)}
-    share = values.pop("network_share")
-    # What a broker does around a request: part of it before the answer, the rest when it is out.
-    before, after = share * known.broker_answer, (1 - share) * known.broker_answer
-    return replace(
-        known,
-        broker_request=known.broker_request + before / 2,
-        follower_fetch=known.follower_fetch + before / 2,
-        reader_fetch=known.reader_fetch + before / 2,
-        broker_answer=before / 2,
-        follower_answer=before / 2,
-        reader_answer=before / 2,
-        after=after / max(1e-9, known.broker_request + before),
-        background_burst=_BACKGROUND_BURST_S,
-        **values,
-    )
+def _counted(runs: Sequence[_Run]) -> Costs:
+    return costs([run.seen for run in runs])
 
 
-# --- from counters -----------------------------------------------------------------------------------
+def _values(logs: Floats) -> dict[str, float]:
+    names = [free.name for free in (*_FREE, *_UNSEEN)]
+    return {name: float(np.exp(log)) for name, log in zip(names, logs, strict=False)}
 
 
-def direct(observations: Sequence[Observation]) -> Physics:
-    """What counters show. `broker_answer` is all that a broker does around a request."""
+def _fitted(
+    runs: Sequence[_Run], machines: Machines, begin: Floats | None, radii: Sequence[float]
+) -> Floats:
+    """The logarithms of the free parameters that explain the runs best.
+
+    Gauss and Newton's method for noisy functions: in each round the residuals of random points around
+    the best one so far are described by a plane, whose minimum is tried; rounds get narrower. A plane
+    through many points averages the noise of simulations, which differences of two do not.
+    """
+    free = _parameters(runs)
+    known = _counted(runs)
+    low, high = (np.log([getattr(one, side) for one in free]) for side in ("low", "high"))
+    usual = np.log([one.start for one in free])
+    rng = np.random.default_rng(_SEED)
+
+    def residuals(logs: Floats) -> Floats:
+        physics = _physics(known, logs)
+        found = [_residuals(run, physics, machines) for run in runs]
+        # What the runs do not say stays as usual.
+        return np.concatenate([*found, (logs - usual) / _USUAL])
+
+    best = usual if begin is None else begin
+    least = _huber(residuals(best))
+    for radius in radii:
+        points = best + radius * rng.standard_normal((_POINTS * best.size, best.size))
+        points = np.clip(points, low, high)
+        values = np.array([residuals(point) for point in points])
+        sums = [_huber(value) for value in values]
+        middle = points.mean(axis=0)
+        design = np.column_stack([np.ones(len(points)), points - middle])
+        plane, *_ = np.linalg.lstsq(design, values, rcond=None)
+        here, slopes = plane[0], plane[1:].T
+        # Large deviations count as if they were smaller: Huber's weights.
+        weights = np.sqrt(np.minimum(1.0, _OUTLIER / np.maximum(np.abs(here), 1e-9)))
+        step = lsq_linear(
+            slopes * weights[:, None],
+            -here * weights,
+            bounds=(
+                np.maximum(low, best - 2 * radius) - middle - 1e-12,
+                np.minimum(high, best + 2 * radius) - middle + 1e-12,
+            ),
+        ).x
+        candidates = list(zip(sums, points, strict=True))
+        found = np.clip(middle + step, low, high)
+        candidates.append((_huber(residuals(found)), found))
+        cost, point = min(candidates, key=lambda one: one[0])
+        if cost < least:
+            least, best = cost, point
+    return np.asarray(best)
+
+
+def _huber(residuals: Floats) -> float:
+    """The sum of squares, of which large ones count less."""
+    sizes = np.abs(residuals)
+    large = _OUTLIER * (sizes - _OUTLIER / 2)
+    return float(np.where(sizes <= _OUTLIER, sizes**2 / 2, large).sum())
+
+
+def _residuals(run: _Run, physics: Physics, machines: Machines) -> Floats:
+    """Errors of latencies and CPU, in units of what repeats differ by."""
+    times = run.simulate(physics, machines)
+    found = [miss.log / _ERRORS[miss.percent] for miss in _misses(run, times)]
+    share = cpu_share(PathModel(physics=physics, cores=machines.cores), times)
+    used = used_cores(run.seen)
+    # Only brokers and clients together fill the machine that they share.
+    is_all = run.seen.brokers is not None and run.seen.producer_cores is not None
+    if share is not None and machines.is_shared and is_all and used:
+        found.append(float(np.log(used / machines.cores / max(share, 1e-6))) / _CPU_ERROR)
+    return np.asarray(found)
+
+
+def _physics(known: Costs, logs: Floats) -> Physics:
+    """The costs, divided among the steps of the path."""
+    value = _values(logs)
+    scale, before = value["scale"], value["before"]
+    part = scale * before
+    request_s = value["request"] if known.broker_request_s is None else known.broker_request_s
+    produce_share = known.request_shares.get(RequestClass.PRODUCE, 1 / 3)
+    # The mean over all requests is known; if one class costs more, the others cost less.
+    weight = min(value["produce"], 0.9 / max(produce_share, 1e-9))
+    produce_s = part * weight * request_s
+    fetch_s = part * request_s * (1 - weight * produce_share) / max(1e-9, 1 - produce_share)
+    leader_s = (1 - value["append"]) * fetch_s
+    client_s = part * known.producer_request_s
     return Physics(
-        **_producer_costs(observations),
-        **_consumer_costs(observations),
-        **_broker_costs([one.brokers for one in observations if one.brokers is not None]),
+        client_produce=scale * (known.producer_message_s or 0.0),
+        client_request=client_s / 2,
+        client_answer=client_s / 2,
+        client_byte=part * known.producer_byte_s,
+        broker_request=_HANDLING * produce_s,
+        broker_answer=(1 - _HANDLING) * produce_s,
+        broker_byte=part * known.broker_byte_s,
+        follower_fetch=_HANDLING * leader_s,
+        follower_answer=(1 - _HANDLING) * leader_s,
+        follower_append=value["append"] * fetch_s,
+        follower_byte=part * known.broker_byte_s,
+        reader_fetch=_HANDLING * fetch_s,
+        reader_answer=(1 - _HANDLING) * fetch_s,
+        reader_request=part * known.consumer_request_s,
+        reader_message=scale * (known.consumer_message_s or 0.0),
+        wake=value["wake"],
+        spread=value["spread"],
+        cold=value["cold"],
+        cooling=value["cooling"],
+        contention=value["contention"],
+        client_delay=value.get("client_delay", 0.0),
+        broker_delay=value.get("broker_delay", 0.0),
+        after=(1 - before) / before,
+        heap_request_bytes=known.heap_request_bytes,
+        heap_per_byte=known.heap_per_byte,
+        heap_young_bytes=known.heap_young_bytes,
+        heap_pause=known.heap_pause_s,
+        background_per_s=known.background_cores / value["burst"],
+        background_burst=value["burst"],
     )
 
 
-def _non_negative(rows: Sequence[Sequence[float]], totals: Sequence[float]) -> Floats:
-    """Least squares relative to the totals, with no negative coefficient."""
-    design, target = np.asarray(rows, np.float64), np.asarray(totals, np.float64)
-    # Columns of one size: their units differ by orders of magnitude.
-    sizes = np.maximum(np.abs(design).max(axis=0), 1e-300)
-    weights = 1 / np.maximum(target, 1e-9)
-    found, _ = nnls(design / sizes * weights[:, None], target * weights)
-    return np.asarray(found / sizes)
+# --- what is left ----------------------------------------------------------------------------------------
 
 
-def _requests_per_s(one: Observation) -> float | None:
-    if one.produce_requests_per_s is not None:
-        return one.produce_requests_per_s
-    return None if one.brokers is None else one.brokers.requests_per_s[RequestClass.PRODUCE]
+def _scatter(misses: Sequence[_Miss]) -> dict[str, LatencyScatter]:
+    """Latency → the standard deviations of its errors, by what a latency consists of."""
+    found = {}
+    for name in LATENCIES:
+        of_one = [miss for miss in misses if miss.latency == name]
+        tail = [m for m in of_one if m.percent is not None and m.percent >= TAIL_FROM]
+        body = [m for m in of_one if m not in tail]
+        if body:
+            # Where there is no tail (one that cannot be measured), it is as its body.
+            found[name] = LatencyScatter(body=_parts(body), tail=_parts(tail or body))
+    return found
 
 
-def _producer_costs(observations: Sequence[Observation]) -> dict[str, float]:
-    rows, totals = [], []
-    for one in observations:
-        requests = _requests_per_s(one)
-        if one.producer_cores is None or requests is None:
-            continue
-        size = one.spec.workload.payload.mean_bytes * one.messages_per_s
-        rows.append((one.messages_per_s, requests, size))
-        totals.append(one.producer_cores)
-    if not rows:
-        return {}
-    message, request, byte = _non_negative(rows, totals)
-    # A request and its answer take about the same.
-    return {
-        "client_produce": message,
-        "client_request": request / 2,
-        "client_answer": request / 2,
-        "client_byte": byte,
-    }
-
-
-def _consumer_costs(observations: Sequence[Observation]) -> dict[str, float]:
-    rows, totals = [], []
-    for one in observations:
-        if one.consumer_cores is None or one.brokers is None:
-            continue
-        fetches = one.brokers.requests_per_s[RequestClass.CONSUMER_FETCH]
-        rows.append((one.messages_per_s, fetches))
-        totals.append(one.consumer_cores)
-    if not rows:
-        return {}
-    message, fetch = _non_negative(rows, totals)
-    return {"reader_message": message, "reader_request": fetch}
-
-
-def _broker_costs(works: Sequence[BrokerWork]) -> dict[str, float]:
-    if not works:
-        return {}
-
-    def local_s(kind: RequestClass) -> float:
-        """At the lightest load: under load it has waiting in it."""
-        return min((w.local_ms[kind] for w in works if kind in w.local_ms), default=0.0) / 1000
-
-    produce, follower, reader = (local_s(kind) for kind in RequestClass)
-    rows, totals = [], []
-    for work in works:
-        handled = sum(local_s(kind) * work.requests_per_s[kind] for kind in RequestClass)
-        rows.append((1.0, sum(work.requests_per_s.values()), work.bytes_in_per_s))
-        totals.append(max(1e-6, work.cores - handled))
-    _, around, byte = _non_negative(rows, totals)
-    costs = {
-        "broker_request": produce,
-        "follower_fetch": follower,
-        "follower_append": produce,
-        "reader_fetch": reader,
-        "broker_answer": around,
-        # The leader and its followers share what a byte costs.
-        "broker_byte": byte / 3,
-        "follower_byte": byte / 3,
-    }
-    young = max(work.young_bytes for work in works)
-    collected = [work for work in works if work.collections_per_s > 0]
-    if young and collected:
-        request, per_byte = _non_negative(
-            [(sum(w.requests_per_s.values()), w.bytes_in_per_s) for w in collected],
-            [w.collections_per_s * young for w in collected],
-        )
-        pauses = [w.collection_ms for w in collected if w.collection_ms is not None]
-        costs |= {
-            "heap_request_bytes": request,
-            "heap_per_byte": per_byte,
-            "heap_young_bytes": float(young),
-            "heap_pause": float(np.mean(pauses)) / 1000,
-        }
-    return costs
+def _parts(misses: Sequence[_Miss]) -> Scatter:
+    """Squared errors as a sum of two: of what machines take, and of what settings do."""
+    predicted = np.array([miss.predicted_ms for miss in misses])
+    settings = np.minimum(predicted, [miss.free_ms for miss in misses])
+    machine = predicted - settings
+    # By logarithms, so that twice too long is as wrong as half.
+    squares = np.array([miss.log for miss in misses]) ** 2
+    design = np.stack([(machine / predicted) ** 2, (settings / predicted) ** 2], axis=1)
+    (of_machine, of_settings), _ = nnls(design, squares)
+    return Scatter(
+        machine=max(_LEAST_SCATTER.machine, float(np.sqrt(of_machine))),
+        settings=max(_LEAST_SCATTER.settings, float(np.sqrt(of_settings))),
+    )

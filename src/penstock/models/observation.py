@@ -8,7 +8,7 @@ from typing import Annotated
 
 from penstock.domain.broker_view import BrokerRates, RequestClass
 from penstock.domain.run import RunSpec
-from penstock.domain.value import Doc, Value
+from penstock.domain.value import Bound, Doc, Value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,12 +69,20 @@ class Observation(Value):
     latencies: Annotated[
         Mapping[str, MeasuredLatency], Doc("produce, end_to_end, and commit if it was watched")
     ]
+    parts_ms: Annotated[
+        Mapping[str, float],
+        Doc("mean of each part of the end-to-end latency: until appended, until visible, fetch"),
+    ] = field(default_factory=dict)
     produce_requests_per_s: Annotated[float | None, Doc("of all producers, by their counters")] = (
         None
     )
     sent_bytes_per_message: Annotated[float | None, Doc("by the producers' counters")] = None
+    compression_ratio: Annotated[
+        float, Bound(gt=0), Doc("bytes of records over what they are compressed to")
+    ] = 1.0
     producer_cores: Annotated[float | None, Doc("of all producers")] = None
     consumer_cores: Annotated[float | None, Doc("of all consumers")] = None
     brokers: Annotated[BrokerWork | None, Doc("none without a view of the brokers")] = None
+    is_local: Annotated[bool, Doc("the brokers shared one machine with the clients")] = True
     versions: Mapping[str, str] = field(default_factory=dict)
     machine: Mapping[str, str | int | float] = field(default_factory=dict)

@@ -19,7 +19,6 @@ compacted.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,11 +69,11 @@ class BrokerUse:
 
 
 def broker_use(
-    led_bytes_per_s: Sequence[float],
+    led_bytes_per_s: npt.ArrayLike,
     batch: float,
     *,
     replication: int = 1,
-    request_bytes_per_s: Sequence[float] | None = None,
+    request_bytes_per_s: npt.ArrayLike | None = None,
     readers: float = 1.0,
     index_interval_bytes: int = 4096,
 ) -> BrokerUse:

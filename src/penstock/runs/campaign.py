@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -98,6 +99,7 @@ def carry_on(
     *,
     toolchain: Toolchain | None = None,
     testbed: str | None = None,
+    clusters: Clusters | None = None,
     retry_failed: bool = False,
     before_load: Callable[[], object] = lambda: None,
     after_load: Callable[[KafkaCluster, Run], object] = lambda *_: None,
@@ -107,13 +109,11 @@ def carry_on(
     """Carry out what is left to do. `before_load` is called when the first cluster is ready: what
     else must be prepared has to be done by then, so as not to disturb the measurement. `after_load`
     is called after each run that was not cut short, while its topic is still there. `testbed` names
-    a testbed that runs already, and is used and kept."""
+    a testbed that runs already, and is used and kept; `clusters`: those of several campaigns."""
     runs: list[Run] = []
     is_prepared = False
-    with (
-        sole_owner(campaign.path),
-        Clusters(toolchain, campaign.scenario.fresh_cluster, testbed, on_progress) as clusters,
-    ):
+    own = Clusters(toolchain, campaign.scenario.fresh_cluster, testbed, on_progress)
+    with sole_owner(campaign.path), own if clusters is None else nullcontext(clusters) as clusters:
         left = to_do(campaign, retry_failed)
         clusters.check([cell.spec for cell in left])
         for cell in in_steps(left, _planned_s, on_step):

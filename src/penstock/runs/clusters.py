@@ -15,7 +15,7 @@ from penstock.domain.cluster import ClusterSpec
 from penstock.domain.errors import BadInput, TestbedError
 from penstock.domain.network.condition import Link
 from penstock.domain.progress import Progress
-from penstock.domain.run import RunSpec
+from penstock.domain.run import Existing, RunSpec
 from penstock.domain.warm_up import WarmUp
 from penstock.kafka import client_properties
 from penstock.kafka.connection import ExistingCluster, KafkaCluster
@@ -99,7 +99,7 @@ class Clusters:
     def of(self, spec: RunSpec) -> Iterator[KafkaCluster]:
         """A healthy cluster of the run's shape; not yet warm, its links not yet set."""
         if spec.existing is not None:
-            yield _existing(spec)
+            yield existing_cluster(spec.existing)
             return
         try:
             yield self._healthy() if self._testbed else self._started(spec)
@@ -182,10 +182,10 @@ def _as_json(value: object) -> str:
     return json.dumps(specs.to_data(value))
 
 
-def _existing(spec: RunSpec) -> ExistingCluster:
-    assert spec.existing is not None
-    file = spec.existing.client_properties
+def existing_cluster(existing: Existing) -> ExistingCluster:
+    """A cluster that is not a testbed; raises if no broker answers."""
+    file = existing.client_properties
     properties = client_properties.load(Path(file)) if file else None
-    cluster = ExistingCluster(spec.existing.bootstrap_servers, properties)
+    cluster = ExistingCluster(existing.bootstrap_servers, properties)
     cluster.check_reachable()
     return cluster

@@ -9,11 +9,12 @@ import platform
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from os import cpu_count, getloadavg
+from pathlib import Path
 
 import confluent_kafka
 import psutil
@@ -131,6 +132,7 @@ def _run(
             sampler.spare(load.measured_from_ns, load.measured_to_ns)
             run = replace(
                 run,
+                brokers=len(cluster.admin.broker_ids()) or None,
                 cluster_state=state_of(cluster, warmed, sampler.brokers),
                 measured_from_ns=load.measured_from_ns,
                 measured_to_ns=load.measured_to_ns,
@@ -212,8 +214,18 @@ def machine() -> dict[str, str | int | float]:
     return {
         "cores": cpu_count() or 1,
         "memory_mb": psutil.virtual_memory().total // 2**20,
+        "processor": _processor(),
         "load_average": round(getloadavg()[0], 2),
     }
+
+
+def _processor() -> str:
+    """Its name, by the system; empty if it does not say."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return ""
 
 
 # --- what a run says of itself ------------------------------------------------------------------

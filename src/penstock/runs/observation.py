@@ -1,4 +1,4 @@
-"""Reads from a run directory what brokers and clients did in the measured time."""
+"""What brokers and clients did and used in a time, from what the sampler wrote (`sampling`)."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def broker_rates(directory: Path, from_ns: int, to_ns: int) -> dict[int, BrokerR
     """Broker → its rates in the time, widened to the views around it; none without such views."""
     found: dict[int, BrokerRates] = {}
     for number, views in _grouped(_views(directory / BROKERS, _broker_view), "broker").items():
-        own = [view for view in views if view.own is not None]
-        if (around := _around(own, from_ns, to_ns)) and (one := rates(*around)) is not None:
+        during = _during([view for view in views if view.own is not None], from_ns, to_ns)
+        if during and (one := rates(during[0], during[-1])) is not None:
             found[int(number)] = one
     return found
 
@@ -44,12 +44,48 @@ def young_bytes(directory: Path) -> int:
 
 def client_cores(directory: Path, from_ns: int, to_ns: int) -> dict[str, float]:
     """Client (producer-1, consumer-1, …) → cores that it used."""
-    cores: dict[str, float] = {}
-    for name, views in _grouped(_views(directory / CLIENTS, _client_view), "client").items():
-        if around := _around(views, from_ns, to_ns):
-            first, last = around
-            cores[name] = (last.use.cpu_s - first.use.cpu_s) / ((last.at_ns - first.at_ns) / 1e9)
-    return cores
+    clients = _grouped(_views(directory / CLIENTS, _client_view), "client")
+    return {
+        name: _used([during])["cpu_cores"]
+        for name, views in clients.items()
+        if (during := [(v.at_ns, v.use) for v in _during(views, from_ns, to_ns)])
+    }
+
+
+def usage(directory: Path, from_ns: int, to_ns: int) -> dict[str, float]:
+    """What all brokers and all clients used: CPU, disk, handles and memory."""
+    brokers = _grouped(_views(directory / BROKERS, _broker_view), "broker").values()
+    clients = _grouped(_views(directory / CLIENTS, _client_view), "client").values()
+    with_use = [[view for view in views if view.process is not None] for views in brokers]
+    uses = {
+        "broker": [
+            [(view.at_ns, view.process) for view in _during(views, from_ns, to_ns) if view.process]
+            for views in with_use
+        ],
+        "client": [
+            [(view.at_ns, view.use) for view in _during(views, from_ns, to_ns)] for views in clients
+        ],
+    }
+    return {
+        f"{who}_{name}": value
+        for who, every in uses.items()
+        for name, value in _used(every).items()
+    }
+
+
+def replication_ms(directory: Path, from_ns: int, to_ns: int) -> float | None:
+    """How long a request with acks=all waited for the other copies, as the leaders measured it.
+
+    The mean over all requests of all brokers. Kafka counts whole milliseconds, rounded, which the
+    mean over many evens out. None if there was no such request, or brokers were not observed.
+    """
+    produce = [
+        one.requests[RequestClass.PRODUCE]
+        for one in broker_rates(directory, from_ns, to_ns).values()
+    ]
+    waited = [(one.per_s, one.remote_ms) for one in produce if one.remote_ms is not None]
+    per_s = sum(rate for rate, _ in waited)
+    return sum(rate * ms for rate, ms in waited) / per_s if per_s else None
 
 
 def _views(path: Path, read: Callable[[Json], V]) -> list[V]:
@@ -91,11 +127,34 @@ def _grouped(views: Iterable[V], name: str) -> dict[str, list[V]]:
     return grouped
 
 
-def _around(views: Sequence[V], from_ns: int, to_ns: int) -> tuple[V, V] | None:
-    """The last view before the time and the first after it, as far as there are such."""
-    before = [view for view in views if view.at_ns <= from_ns]
-    after = [view for view in views if view.at_ns >= to_ns]
-    if not views:
-        return None
-    first, last = before[-1] if before else views[0], after[0] if after else views[-1]
-    return (first, last) if last.at_ns > first.at_ns else None
+def _during(views: Sequence[V], from_ns: int, to_ns: int) -> list[V]:
+    """From the last view before the time to the first after it, as far as there are such; none if
+    there is no time between them."""
+    begin = max((view.at_ns for view in views if view.at_ns <= from_ns), default=from_ns)
+    end = min((view.at_ns for view in views if view.at_ns >= to_ns), default=to_ns)
+    during = [view for view in views if begin <= view.at_ns <= end]
+    return during if during and during[-1].at_ns > during[0].at_ns else []
+
+
+def _used(processes: Sequence[Sequence[tuple[int, ProcessUse]]]) -> dict[str, float]:
+    """Summed over the processes, but for handles: those of the process that has most."""
+    cores = written = read = 0.0
+    handles = resident = 0
+    for looks in processes:
+        if not looks:
+            continue
+        (begin_ns, then), (end_ns, now) = looks[0], looks[-1]
+        seconds = (end_ns - begin_ns) / 1e9
+        cores += (now.cpu_s - then.cpu_s) / seconds
+        written += (now.disk_written_bytes - then.disk_written_bytes) / seconds / 1e6
+        read += (now.disk_read_bytes - then.disk_read_bytes) / seconds / 1e6
+        # A process that is ending has let go of them already, so not those of the last look.
+        handles = max(handles, *(use.open_handles for _, use in looks))
+        resident += max(use.resident_bytes for _, use in looks)
+    return {
+        "cpu_cores": cores,
+        "disk_written_mb_per_s": written,
+        "disk_read_mb_per_s": read,
+        "open_handles": float(handles),
+        "resident_mb": resident / 1e6,
+    }

@@ -64,8 +64,6 @@ def _compiled(function: F) -> F:
     return cast(F, numba.njit(cache=True, error_model="numpy")(function))
 
 
-# A core that had nothing to do for this long sleeps.
-_IDLE_AFTER_S = 2e-4
 _SEGMENT_BYTES = 1448.0
 # TCP's, in segments.
 FIRST_WINDOW = 10.0
@@ -122,41 +120,55 @@ def _pop(heap: Table, counts: Table) -> None:
 
 @_compiled
 def _burst(
-    machines: Table, cores: Table, c: Row, machine: int, now_s: float, cpu_s: float
+    hosts: Table, machines: Table, cores: Table, c: Row, host: int, now_s: float, cpu_s: float
 ) -> float:
-    """When a piece of work ends that takes so much CPU."""
+    """When the result of a piece of work is out that takes so much CPU."""
     if cpu_s <= 0:
         return now_s
     if c.spread > 0:
         cpu_s *= math.exp(c.spread * np.random.randn() - 0.5 * c.spread * c.spread)
-    return _occupy(machines, cores, machine, now_s, cpu_s, cpu_s * (1 + c.after), c.idle)
+    if c.cold > 1:
+        # Its caches are filled with the work of others meanwhile.
+        idle_s = max(0.0, now_s - hosts[host].worked_s)
+        cpu_s *= 1 + (c.cold - 1) * (1 - math.exp(-idle_s / c.cooling))
+    return _occupy(hosts, machines, cores, c, host, now_s, cpu_s, cpu_s * (1 + c.after))
 
 
 @_compiled
 def _occupy(
+    hosts: Table,
     machines: Table,
     cores: Table,
-    machine: int,
+    c: Row,
+    host: int,
     now_s: float,
     result_s: float,
     total_s: float,
-    idle_s: float,
 ) -> float:
     """On the core that is free first: the result after `result_s`; it is busy for `total_s`. Both
-    take `idle_s` longer on a core that had nothing to do."""
-    row = machines[machine]
+    take `contention` times as long while all other cores work."""
+    row = machines[hosts[host].machine]
     if row.begin == row.end:
         row.cpu_s += total_s
+        hosts[host].worked_s = now_s + total_s
         return now_s + result_s
     core = row.begin
     for other in range(row.begin + 1, row.end):
         if cores[other] < cores[core]:
             core = other
-    more_s = idle_s if now_s - cores[core] > _IDLE_AFTER_S else 0.0
     begin_s: float = max(now_s, cores[core])
-    row.cpu_s += total_s + more_s
-    cores[core] = begin_s + total_s + more_s
-    return begin_s + result_s + more_s
+    slower = 1.0
+    others = row.end - row.begin - 1
+    if c.contention > 1 and others > 0:
+        busy = 0
+        for other in range(row.begin, row.end):
+            if other != core and cores[other] > begin_s:
+                busy += 1
+        slower = 1 + (c.contention - 1) * busy / others
+    row.cpu_s += slower * total_s
+    cores[core] = begin_s + slower * total_s
+    hosts[host].worked_s = cores[core]
+    return begin_s + slower * result_s
 
 
 @_compiled
@@ -167,6 +179,7 @@ def _carry(lines: Table, delays_s: Table, number: int, now_s: float, size: float
     delay_s = delays_s[line.begin]
     if line.end > line.begin + 1:
         delay_s = delays_s[np.random.randint(line.begin, line.end)]
+    delay_s += line.extra_s
     leaves_s = now_s
     if line.rate_bytes_per_s > 0:
         leaves_s = max(now_s, line.free_s) + size / line.rate_bytes_per_s
@@ -214,7 +227,14 @@ def _retransmissions(loss: float, size: float, round_s: float) -> float:
 
 @_compiled
 def _is_paused(
-    brokers: Table, machines: Table, cores: Table, c: Row, broker: int, now_s: float, heap: float
+    brokers: Table,
+    hosts: Table,
+    machines: Table,
+    cores: Table,
+    c: Row,
+    broker: int,
+    now_s: float,
+    heap: float,
 ) -> bool:
     """Whether the broker collects garbage, or begins to because of this work. If not, the work's
     memory is allocated."""
@@ -227,7 +247,7 @@ def _is_paused(
     row.heap_bytes = 0.0
     pause_s = c.heap_pause * (0.7 + 0.6 * np.random.random())
     row.pause_until_s = now_s + pause_s
-    _occupy(machines, cores, row.machine, now_s, pause_s, pause_s, 0.0)
+    _occupy(hosts, machines, cores, c, row.host, now_s, pause_s, pause_s)
     return True
 
 
@@ -342,6 +362,7 @@ def _handle(
     batches: Table,
     connections: Table,
     brokers: Table,
+    hosts: Table,
     machines: Table,
     cores: Table,
     heap: Table,
@@ -355,9 +376,9 @@ def _handle(
     while batch >= 0:
         batches[batch].handled_s = now_s
         batch = batches[batch].next
-    machine = brokers[connections[row.connection].broker].machine
+    host = brokers[connections[row.connection].broker].host
     work_s = c.broker_request + c.broker_message * row.messages + c.broker_byte * row.size_bytes
-    done_s = _burst(machines, cores, c, machine, now_s, work_s)
+    done_s = _burst(hosts, machines, cores, c, host, now_s, work_s)
     _push(heap, counts, done_s + c.wake, APPENDED, request)
 
 
@@ -366,11 +387,14 @@ def _advance(
     partition: Row,
     copies: Table,
     partition_copies: Table,
+    reads: Table,
+    partition_reads: Table,
     log: Table,
     batches: Table,
     requests: Table,
     readers: Table,
     brokers: Table,
+    hosts: Table,
     machines: Table,
     cores: Table,
     heap: Table,
@@ -387,7 +411,7 @@ def _advance(
     if end <= begin:
         return
     partition.high_watermark = end
-    machine = brokers[partition.leader].machine
+    host = brokers[partition.leader].host
     size = 0.0
     for place in range(begin, end):
         batch = batches[log[partition.log_from + place]]
@@ -397,15 +421,14 @@ def _advance(
         request = requests[batch.request]
         request.left -= 1
         if o.acks == -1 and request.left == 0:
-            done_s = _burst(machines, cores, c, machine, now_s, c.broker_answer)
+            done_s = _burst(hosts, machines, cores, c, host, now_s, c.broker_answer)
             _push(heap, counts, done_s + c.wake, ANSWER_OUT, batch.request)
-    if partition.reader >= 0:
-        reader = readers[partition.reader]
+    for place in range(partition.reads_begin, partition.reads_end):
+        number = reads[partition_reads[place]].reader
+        reader = readers[number]
         reader.available_bytes += size
-        if reader.is_waiting and reader.available_bytes >= o.fetch_min_bytes:
-            _answer_reader(
-                reader, partition.reader, brokers, machines, cores, heap, counts, c, now_s
-            )
+        if reader.is_waiting and reader.available_bytes >= reader.fetch_min_bytes:
+            _answer_reader(reader, number, brokers, hosts, machines, cores, heap, counts, c, now_s)
 
 
 # --- readers -------------------------------------------------------------------------------------
@@ -416,6 +439,7 @@ def _answer_reader(
     reader: Row,
     number: int,
     brokers: Table,
+    hosts: Table,
     machines: Table,
     cores: Table,
     heap: Table,
@@ -424,7 +448,7 @@ def _answer_reader(
     now_s: float,
 ) -> None:
     reader.is_waiting = False
-    done_s = _burst(machines, cores, c, brokers[reader.leader].machine, now_s, c.reader_answer)
+    done_s = _burst(hosts, machines, cores, c, brokers[reader.leader].host, now_s, c.reader_answer)
     _push(heap, counts, done_s + c.wake, READER_ANSWER_OUT, number)
 
 
@@ -448,8 +472,10 @@ def run(
     partition_copies: Table,
     followers: Table,
     readers: Table,
-    read_partitions: Table,
+    reads: Table,
+    partition_reads: Table,
     brokers: Table,
+    hosts: Table,
     machines: Table,
     cores: Table,
     connection_lines: Table,
@@ -471,11 +497,14 @@ def run(
     if c.background_per_s > 0:
         for number in range(machines.size):
             _push(heap, counts, np.random.exponential(1 / c.background_per_s), BACKGROUND, number)
-    if o.fetch_min_bytes > 1:  # readers are waiting already, each since another time
-        for number in range(readers.size):
-            _push(heap, counts, o.fetch_wait_s * np.random.random(), READER_WAITED, number)
+    times_read = partitions[0].reads_end - partitions[0].reads_begin
+    for number in range(readers.size):
+        # Readers are waiting already, each since another time.
+        if readers[number].fetch_min_bytes > 1:
+            waited_s = readers[number].fetch_wait_s * np.random.random()
+            _push(heap, counts, waited_s, READER_WAITED, number)
     arrived, now_s = 0, 0.0
-    all_done = messages.size * (3 if o.has_readers else 2)
+    all_done = messages.size * (2 + times_read)
     while counts[DONE] < all_done:
         has_event = counts[EVENTS] > 0
         if arrived < messages.size and (not has_event or messages[arrived].due_s <= heap[0].at_s):
@@ -490,8 +519,8 @@ def run(
             queue.messages += 1
             queue.size_bytes += message.size_bytes
             if c.client_produce > 0:
-                machine = connections[queue.connection].machine
-                _occupy(machines, cores, machine, now_s, 0.0, c.client_produce, 0.0)
+                host = connections[queue.connection].host
+                _occupy(hosts, machines, cores, c, host, now_s, 0.0, c.client_produce)
             if queue.messages == 1 and o.linger_s > 0:
                 at_s = now_s + o.linger_s + c.tick * np.random.random()
                 _push(heap, counts, at_s, LINGER, message.queue)
@@ -516,14 +545,15 @@ def run(
             if kind == REQUEST_IN:
                 number = connections[requests[what].connection].broker
                 used += c.heap_per_byte * requests[what].size_bytes
-            elif kind == FOLLOWER_ANSWER_IN:
+            elif kind == FOLLOWER_ANSWER_IN:  # a fetch is work of both brokers
                 number = followers[what].broker
-                used = c.heap_per_byte * followers[what].size_bytes
+                used = used / 2 + c.heap_per_byte * followers[what].size_bytes
             elif kind == FOLLOWER_FETCH_IN:
                 number = followers[what].leader
+                used /= 2
             else:
                 number = readers[what].leader
-            if _is_paused(brokers, machines, cores, c, number, now_s, used):
+            if _is_paused(brokers, hosts, machines, cores, c, number, now_s, used):
                 _push(heap, counts, brokers[number].pause_until_s + 1e-9, kind, what)
                 continue
 
@@ -559,7 +589,7 @@ def run(
                     + c.client_message * request.messages
                     + c.client_byte * request.size_bytes
                 )
-                done_s = _burst(machines, cores, c, connection.machine, now_s, work_s)
+                done_s = _burst(hosts, machines, cores, c, connection.host, now_s, work_s)
                 if connection.in_flight < o.in_flight:
                     if o.acks == 0:  # nobody answers: sent is done
                         _finish(batches, counts, request.batch, done_s)
@@ -582,6 +612,7 @@ def run(
                     batches,
                     connections,
                     brokers,
+                    hosts,
                     machines,
                     cores,
                     heap,
@@ -614,11 +645,14 @@ def run(
                         partition,
                         copies,
                         partition_copies,
+                        reads,
+                        partition_reads,
                         log,
                         batches,
                         requests,
                         readers,
                         brokers,
+                        hosts,
                         machines,
                         cores,
                         heap,
@@ -627,16 +661,16 @@ def run(
                         c,
                         now_s,
                     )
-            machine = brokers[leader].machine
+            host = brokers[leader].host
             if o.acks == 0:
                 _push(heap, counts, now_s, ANSWER_OUT, what)  # only to read the next one
             elif o.acks == 1:
-                done_s = _burst(machines, cores, c, machine, now_s, c.broker_answer)
+                done_s = _burst(hosts, machines, cores, c, host, now_s, c.broker_answer)
                 _push(heap, counts, done_s + c.wake, ANSWER_OUT, what)
             for number in range(brokers[leader].begin, brokers[leader].end):
                 if followers[number].is_parked:
                     followers[number].is_parked = False
-                    done_s = _burst(machines, cores, c, machine, now_s, c.follower_answer)
+                    done_s = _burst(hosts, machines, cores, c, host, now_s, c.follower_answer)
                     _push(heap, counts, done_s + c.wake, FOLLOWER_ANSWER_OUT, number)
 
         elif kind == ANSWER_OUT:  # and the connection's next request is read
@@ -657,6 +691,7 @@ def run(
                     batches,
                     connections,
                     brokers,
+                    hosts,
                     machines,
                     cores,
                     heap,
@@ -670,7 +705,7 @@ def run(
             request = requests[what]
             connection = connections[request.connection]
             work_s = c.client_answer + c.client_answer_message * request.messages
-            done_s = _burst(machines, cores, c, connection.machine, now_s, work_s)
+            done_s = _burst(hosts, machines, cores, c, connection.host, now_s, work_s)
             _finish(batches, counts, request.batch, done_s + c.wake)
             connection.in_flight -= 1
             if connection.waiting >= 0:
@@ -702,14 +737,14 @@ def run(
         elif kind == FOLLOWER_ANSWER_IN:  # the follower appends, and fetches again
             follower = followers[what]
             work_s = c.follower_append + c.follower_byte * follower.size_bytes
-            machine = brokers[follower.broker].machine
-            done_s = _burst(machines, cores, c, machine, now_s, work_s)
+            host = brokers[follower.broker].host
+            done_s = _burst(hosts, machines, cores, c, host, now_s, work_s)
             at_s = _carry(follower_lines, delays_s, 2 * what + OUT, done_s, o.request_bytes)
             _push(heap, counts, at_s, FOLLOWER_FETCH_IN, what)
 
         elif kind == FOLLOWER_FETCH_IN:
-            machine = brokers[followers[what].leader].machine
-            done_s = _burst(machines, cores, c, machine, now_s, c.follower_fetch)
+            host = brokers[followers[what].leader].host
+            done_s = _burst(hosts, machines, cores, c, host, now_s, c.follower_fetch)
             _push(heap, counts, done_s + c.wake, FOLLOWER_FETCH_DONE, what)
 
         elif kind == FOLLOWER_FETCH_DONE:
@@ -726,11 +761,14 @@ def run(
                         partition,
                         copies,
                         partition_copies,
+                        reads,
+                        partition_reads,
                         log,
                         batches,
                         requests,
                         readers,
                         brokers,
+                        hosts,
                         machines,
                         cores,
                         heap,
@@ -740,8 +778,8 @@ def run(
                         now_s,
                     )
             if has_more:
-                machine = brokers[follower.leader].machine
-                done_s = _burst(machines, cores, c, machine, now_s, c.follower_answer)
+                host = brokers[follower.leader].host
+                done_s = _burst(hosts, machines, cores, c, host, now_s, c.follower_answer)
                 _push(heap, counts, done_s, FOLLOWER_ANSWER_OUT, what)
             else:
                 follower.is_parked = True
@@ -750,10 +788,11 @@ def run(
             reader = readers[what]
             size = o.request_bytes
             for number in range(reader.begin, reader.end):
-                partition = partitions[read_partitions[number]]
-                for place in range(partition.fetched, partition.high_watermark):
+                read = reads[number]
+                partition = partitions[read.partition]
+                for place in range(read.fetched, partition.high_watermark):
                     size += batches[log[partition.log_from + place]].size_bytes
-                partition.fetched = partition.high_watermark
+                read.fetched = partition.high_watermark
             reader.available_bytes = 0.0
             at_s = _carry(reader_lines, delays_s, 2 * what + BACK, now_s, size)
             _push(heap, counts, at_s + c.wake, READER_ANSWER_IN, what)
@@ -761,48 +800,57 @@ def run(
         elif kind == READER_ANSWER_IN:
             # The application gets messages one by one, while the next fetch is under way.
             reader = readers[what]
-            done_s = _burst(machines, cores, c, reader.machine, now_s, c.reader_request)
+            done_s = _burst(hosts, machines, cores, c, reader.host, now_s, c.reader_request)
             received = 0
             for number in range(reader.begin, reader.end):
-                partition = partitions[read_partitions[number]]
-                for place in range(partition.position, partition.fetched):
+                read = reads[number]
+                partition = partitions[read.partition]
+                for place in range(read.position, read.fetched):
                     batch = batches[log[partition.log_from + place]]
-                    batch.received_s = done_s
-                    batch.received_place = received
+                    if reader.is_watcher:
+                        batch.seen_s = done_s
+                    else:
+                        batch.received_s = done_s
+                        batch.received_place = received
                     received += batch.messages
-                partition.position = partition.fetched
+                read.position = read.fetched
             counts[DONE] += received
             if received > 0 and c.reader_message > 0:
                 work_s = received * c.reader_message
-                _occupy(machines, cores, reader.machine, done_s, work_s, work_s, 0.0)
+                _occupy(hosts, machines, cores, c, reader.host, done_s, work_s, work_s)
             at_s = _carry(reader_lines, delays_s, 2 * what + OUT, done_s, o.request_bytes)
             _push(heap, counts, at_s, READER_FETCH_IN, what)
 
         elif kind == READER_FETCH_IN:
-            machine = brokers[readers[what].leader].machine
-            done_s = _burst(machines, cores, c, machine, now_s, c.reader_fetch)
+            host = brokers[readers[what].leader].host
+            done_s = _burst(hosts, machines, cores, c, host, now_s, c.reader_fetch)
             _push(heap, counts, done_s + c.wake, READER_FETCH_DONE, what)
 
         elif kind == READER_FETCH_DONE:
             reader = readers[what]
             reader.is_waiting = True
             reader.number += 1
-            if reader.available_bytes >= o.fetch_min_bytes:
-                _answer_reader(reader, what, brokers, machines, cores, heap, counts, c, now_s)
-            elif o.fetch_min_bytes > 1:
+            if reader.available_bytes >= reader.fetch_min_bytes:
+                _answer_reader(
+                    reader, what, brokers, hosts, machines, cores, heap, counts, c, now_s
+                )
+            elif reader.fetch_min_bytes > 1:
                 # A wait for one byte ends with the first message: no timer is needed.
                 timer = reader.number * readers.size + what
-                _push(heap, counts, now_s + o.fetch_wait_s, READER_WAITED, timer)
+                _push(heap, counts, now_s + reader.fetch_wait_s, READER_WAITED, timer)
 
         elif kind == READER_WAITED:
             number = what % readers.size
             reader = readers[number]
             if reader.is_waiting and reader.number == what // readers.size:
-                _answer_reader(reader, number, brokers, machines, cores, heap, counts, c, now_s)
+                _answer_reader(
+                    reader, number, brokers, hosts, machines, cores, heap, counts, c, now_s
+                )
 
         else:
             burst_s = np.random.exponential(c.background_burst)
-            _occupy(machines, cores, what, now_s, burst_s, burst_s, 0.0)
+            host = hosts.size - machines.size + what
+            _occupy(hosts, machines, cores, c, host, now_s, burst_s, burst_s)
             gap_s = np.random.exponential(1 / c.background_per_s)
             _push(heap, counts, now_s + gap_s, BACKGROUND, what)
     return now_s

@@ -1,38 +1,64 @@
 """The path of a run: its spec in the simulator's terms.
 
-Producers are librdkafka's, whose defaults apply where a setting is not given. A property that moves
-messages and that the model does not know is refused: its effect would be missing unnoticed.
+The client's own defaults apply where a setting is not given. A property that moves messages and that
+the model does not know is refused: its effect would be missing unnoticed.
 """
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import islice, takewhile
 from random import Random
 from typing import TypeVar
 
 import numpy as np
 
-from penstock.domain.cluster import ClusterSpec
+from penstock.domain.client_kind import plain_producer, plain_reader
+from penstock.domain.cluster import ClientQuotas, ClusterSpec
 from penstock.domain.errors import BadInput
 from penstock.domain.hosts import host_names
 from penstock.domain.network import LinkCondition
 from penstock.domain.network.condition import PERFECT
 from penstock.domain.run import RunSpec
 from penstock.domain.workload import Workload
-from penstock.models.path.spec import UNLIMITED, Arrivals, Floats, Ints, Line, Lines, PathSpec
+from penstock.models.path.spec import (
+    UNLIMITED,
+    Arrivals,
+    ClientName,
+    Floats,
+    Ints,
+    Line,
+    Lines,
+    PathSpec,
+)
 from penstock.models.record_batch import BATCH_HEADER_BYTES, record_bytes
 from penstock.models.requests import produce_request_bytes
 
 T = TypeVar("T")
 
-# librdkafka's defaults (its CONFIGURATION.md).
-_LINGER_MS = 5.0
-_BATCH_MESSAGES, _BATCH_BYTES = 10_000, 1_000_000
+
+@dataclass(frozen=True)
+class _Defaults:
+    """Of a client's producer."""
+
+    linger_ms: float
+    batch_messages: int
+    batch_bytes: int
+    in_flight: int
+
+
+# librdkafka's CONFIGURATION.md; Kafka's producer configuration (4.0 and later). Java's batches have
+# no limit by count.
+_DEFAULTS: dict[ClientName, _Defaults] = {
+    "librdkafka": _Defaults(5.0, 10_000, 1_000_000, UNLIMITED),
+    "java": _Defaults(5.0, UNLIMITED, 16_384, 5),
+}
 _IDEMPOTENT_IN_FLIGHT = 5
 _FETCH_MIN_BYTES, _FETCH_WAIT_MS = 1, 500.0
-_KEY_BYTES = 8
+# Of a run's keys.
+KEY_BYTES = 8
 _DRAWS = 4096
 _BITS_PER_BYTE = 8
 # Properties without an effect on the way of a message that is neither lost nor late.
@@ -58,24 +84,26 @@ _KNOWN_OF_PRODUCERS = {"sticky.partitioning.linger.ms"}
 _KNOWN_OF_CONSUMERS = {"fetch.min.bytes", "fetch.wait.max.ms"}
 
 
-def path_spec(run: RunSpec) -> PathSpec:
+def path_spec(run: RunSpec, client: ClientName = "librdkafka") -> PathSpec:
     """Clients, topic and settings of a run."""
     _check_known(run)
-    given, read = run.settings, run.consumers.settings
-    is_idempotent = bool(given.enable_idempotence)
+    given, read, default = run.settings, run.consumers.settings, _DEFAULTS[client]
+    in_flight = _IDEMPOTENT_IN_FLIGHT if given.enable_idempotence else default.in_flight
     return PathSpec(
+        client=client,
         producers=run.workload.producers,
         consumers=run.consumers.count,
         brokers=run.cluster.brokers,
         partitions=run.topic.partitions,
         replication=run.topic.replication,
         acks=given.acks or "all",
-        linger_s=_or(given.linger_ms, _LINGER_MS) / 1000,
-        batch_messages=_or(given.batch_num_messages, _BATCH_MESSAGES),
-        batch_bytes=_or(given.batch_size, _BATCH_BYTES),
-        in_flight=_or(given.in_flight, _IDEMPOTENT_IN_FLIGHT if is_idempotent else UNLIMITED),
+        linger_s=_or(given.linger_ms, default.linger_ms) / 1000,
+        batch_messages=_or(given.batch_num_messages, default.batch_messages),
+        batch_bytes=_or(given.batch_size, default.batch_bytes),
+        in_flight=_or(given.in_flight, in_flight),
         fetch_min_bytes=float(read.get("fetch.min.bytes", _FETCH_MIN_BYTES)),
         fetch_wait_s=float(read.get("fetch.wait.max.ms", _FETCH_WAIT_MS)) / 1000,
+        is_watched=run.is_watched,
         request_bytes=BATCH_HEADER_BYTES + produce_request_bytes(0, topic=run.topic.name),
     )
 
@@ -105,15 +133,15 @@ def path_arrivals(
     run: RunSpec,
     seconds: float,
     *,
+    client: ClientName = "librdkafka",
     compression_ratio: float = 1.0,
     rate_share: float = 1.0,
     seed: int | None = None,
 ) -> Arrivals:
     """The messages of so many seconds: due as the run's workload says, each in the partition that
-    librdkafka chooses, with its bytes in a batch. `rate_share`: at so much of the workload's rate,
+    the client chooses, with its bytes in a batch. `rate_share`: at so much of the workload's rate,
     stretched in time."""
-    workload, partitions = run.workload, run.topic.partitions
-    sticky_s = _sticky_s(run)
+    workload = run.workload
     due, producer, partition, sizes = [], [], [], []
     for number in range(workload.producers):
         rng = Random(f"{run.seed if seed is None else seed}.{number}.path")
@@ -122,8 +150,9 @@ def path_arrivals(
         times = np.fromiter(drawn, np.float64) / rate_share
         due.append(times)
         producer.append(np.full(times.size, number))
-        partition.append(_partitions(workload, partitions, times, sticky_s, rng))
-        sizes.append(_sizes(workload, times.size, rng) / compression_ratio)
+        of_each = _sizes(workload, times.size, rng)
+        partition.append(_partitions(run, client, times, of_each, rng))
+        sizes.append(of_each / compression_ratio)
     order = np.argsort(np.concatenate(due), kind="stable")
     return Arrivals(
         np.concatenate(due)[order],
@@ -144,6 +173,16 @@ def _check_known(run: RunSpec) -> None:
                     f"{where}.{name}: the model does not know what this property does",
                     "remove it to predict without it, or measure: penstock run",
                 )
+    for where, is_plain in (
+        ("producer", run.producer == plain_producer()),
+        ("consumers.reader", run.consumers.reader == plain_reader()),
+        ("cluster.quotas", run.cluster.quotas == ClientQuotas()),
+    ):
+        if not is_plain:
+            raise BadInput(
+                f"{where}: the model does not know what it does to latency",
+                "predict without it, or measure: penstock run",
+            )
     if run.workload.loop == "closed":
         raise BadInput(
             "workload.loop: a closed loop sends when it is answered, which the model does not know",
@@ -201,32 +240,39 @@ def _line(condition: LinkCondition, rng: Random) -> Line:
 
 
 def _sticky_s(run: RunSpec) -> float:
-    """How long messages without a key go to one partition: twice linger.ms by default."""
-    linger_ms = _or(run.settings.linger_ms, _LINGER_MS)
+    """How long librdkafka keeps to a partition without keys: twice linger.ms by default."""
+    linger_ms = _or(run.settings.linger_ms, _DEFAULTS["librdkafka"].linger_ms)
     given = run.settings.other.get("sticky.partitioning.linger.ms", 2 * linger_ms)
     return float(given) / 1000
 
 
+def key_partitions(keys: int, partitions: int) -> Ints:
+    """The partition of each key. Keys are numbers of eight bytes; librdkafka's `consistent_random`
+    takes their CRC32. (Java's murmur2 spreads them in another way, as evenly.)"""
+    hashes = [zlib.crc32(key.to_bytes(KEY_BYTES, "big")) for key in range(keys)]
+    return np.array(hashes, np.int64) % partitions
+
+
 def _partitions(
-    workload: Workload, partitions: int, due_s: Floats, sticky_s: float, rng: Random
+    run: RunSpec, client: ClientName, due_s: Floats, sizes: Floats, rng: Random
 ) -> Ints:
+    workload, partitions = run.workload, run.topic.partitions
     draws = np.random.default_rng(rng.getrandbits(64))
     if workload.keys is not None:
-        # Keys are numbers of eight bytes; librdkafka's `consistent_random` takes their CRC32.
-        of_key = np.array(
-            [
-                zlib.crc32(key.to_bytes(_KEY_BYTES, "big")) % partitions
-                for key in range(workload.keys)
-            ]
-        )
+        of_key = key_partitions(workload.keys, partitions)
         return of_key[draws.integers(0, workload.keys, due_s.size)]
-    if sticky_s == 0 or partitions == 1:
+    # Without keys a client keeps to a partition: librdkafka for a time, Java for a batch's bytes.
+    if client == "java":
+        along, length = np.cumsum(sizes) - sizes, float(path_spec(run, client).batch_bytes)
+    else:
+        along, length = due_s, _sticky_s(run)
+    if length == 0 or partitions == 1:
         return draws.integers(0, partitions, due_s.size)
-    # The first message after the interval chooses anew, and the interval begins with it.
+    # The first message after it chooses another one, and the next stretch begins with it.
     starts, begin = [], 0
     while begin < due_s.size:
         starts.append(begin)
-        begin = int(np.searchsorted(due_s, due_s[begin] + sticky_s))
+        begin = int(np.searchsorted(along, along[begin] + length))
     lengths = np.diff([*starts, due_s.size])
     return np.repeat(draws.integers(0, partitions, len(starts)), lengths)
 
@@ -235,7 +281,7 @@ def _sizes(workload: Workload, count: int, rng: Random) -> Floats:
     """Bytes of each message in a batch."""
     payload = workload.payload
     values: Iterator[int] | None = None if payload.sizes is None else payload.sizes.draw(rng)
-    key = None if workload.keys is None else _KEY_BYTES
+    key = None if workload.keys is None else KEY_BYTES
     if values is None:
         return np.full(count, float(record_bytes(payload.size_bytes, key_bytes=key)))
     drawn = np.fromiter(islice(values, count), np.int64, count)

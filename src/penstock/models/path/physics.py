@@ -74,11 +74,31 @@ class Physics(Value):
     tick: Annotated[
         float, Bound(ge=0), Doc("s by which the linger timer is late at most: client's wake-ups")
     ] = 0.0
-    idle: Annotated[
-        float, Bound(ge=0), Doc("s of CPU more on a core that slept: to wake up, with cold caches")
-    ] = 0.0
+    cold: Annotated[
+        float,
+        Bound(ge=1),
+        Doc("CPU time of a process that did nothing for long, relative to a busy one: fitted"),
+    ] = 1.0
+    cooling: Annotated[
+        float,
+        Bound(gt=0),
+        Doc("s after which a process is cold: the others took its caches; fitted"),
+    ] = 1e-3
+    contention: Annotated[
+        float,
+        Bound(ge=1),
+        Doc("CPU time while all other cores work, relative to one that works alone: fitted"),
+    ] = 1.0
     after: Annotated[
         float, Bound(ge=0), Doc("CPU spent after the result is out, as a share of what was before")
+    ] = 0.0
+    client_delay: Annotated[
+        float,
+        Bound(ge=0),
+        Doc("s on the way between clients and brokers, beside links in the spec: fitted"),
+    ] = 0.0
+    broker_delay: Annotated[
+        float, Bound(ge=0), Doc("s on the way between brokers, beside links in the spec: fitted")
     ] = 0.0
     heap_request_bytes: Annotated[
         float, Bound(ge=0), Doc("bytes that a broker allocates per request: its GC log")

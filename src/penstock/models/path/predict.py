@@ -1,7 +1,10 @@
 """Predict a run: the whole distribution of its latencies, with intervals, or that it has none.
 
-A model's physics are known with an uncertainty: `PathModel.others` are physics that fit the
-calibration as well, and `PathModel.scatter` is what is left of its errors. An interval holds both.
+An interval holds what errors on left-out runs were (`PathModel.scatter`), or, where it is more, what
+fits of other parts of the calibration disagree by (`PathModel.others`: far from the calibration they
+do). Errors differ by what a latency consists of: waits that follow from settings and links (`linger.ms`,
+delays, full windows) are known well, what machines take is not. So scatter is given for each of the
+two, and a prediction's own mix decides.
 
 Above its capacity a system has no latency, only a queue that grows: then the answer is the rate
 below which it would not (`Saturated`). A load that takes more than `MOST_CPU_SHARE` of the cores
@@ -15,29 +18,55 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 import numpy as np
+from scipy.stats import t as student
 
 from penstock.domain.metrics import Estimate
 from penstock.domain.run import RunSpec
 from penstock.domain.value import Bound, Doc, Value
-from penstock.models.path.from_run import path_arrivals, path_lines, path_spec
+from penstock.models.path.case import LATENCIES, Case, counted, latency_ms
 from penstock.models.path.physics import Physics
-from penstock.models.path.simulate import PathTimes, simulate
-from penstock.models.path.spec import Floats, Machines
+from penstock.models.path.simulate import PathTimes
+from penstock.models.path.spec import ClientName, Floats, Machines
 
 PERCENTS = (10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9)
-LATENCIES = ("produce", "commit", "end_to_end")
+# From this percentile on, a few pauses and bursts decide.
+TAIL_FROM = 95.0
 # Above this share of all cores a prediction would be a guess (FACTS: repeats differ by a third).
 MOST_CPU_SHARE = 0.85
-# Simulated beforehand, so that queues are as long as they get.
-_LEAD_S = 1.0
 # Enough for a p99 within a few per cent.
-_MESSAGES = 20_000
-_LEAST_S, _MOST_S = 5.0, 120.0
+MESSAGES = 20_000
 # A queue grows if its latency at the end is this many times that in the middle, and at least this.
 _GROWTH, _GROWTH_S = 1.5, 0.05
-# Of a normal distribution, 90 % lie within this many standard deviations.
-_Z = 1.645
+_CONFIDENCE = 0.9
 _BISECTIONS = 12
+_CURVE_POINTS = 201
+# What machines are when they cost nothing: only settings and links are left.
+_FREE = Physics()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scatter(Value):
+    """Standard deviations of a prediction's errors, relative to each part of the latency."""
+
+    machine: Annotated[float, Bound(ge=0), Doc("of what machines take")] = 0.0
+    settings: Annotated[float, Bound(ge=0), Doc("of what follows from settings and links")] = 0.0
+
+    def of_ms(self, value_ms: float, settings_ms: float) -> float:
+        """The standard deviation of a latency of which so much follows from settings."""
+        settings_ms = min(value_ms, settings_ms)
+        return float(np.hypot(self.machine * (value_ms - settings_ms), self.settings * settings_ms))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LatencyScatter(Value):
+    """Of one latency: of its mean and lower percentiles, and of its tail."""
+
+    body: Scatter = field(default_factory=Scatter)
+    tail: Scatter = field(default_factory=Scatter)
+
+    def at(self, percent: float | None) -> Scatter:
+        """None: of the mean."""
+        return self.tail if percent is not None and percent >= TAIL_FROM else self.body
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,16 +77,22 @@ class PathModel(Value):
     cores: Annotated[int, Bound(ge=0), Doc("of the machine, or of each host; 0: no limit")] = 0
     is_shared: Annotated[bool, Doc("brokers and clients share one machine")] = True
     others: Annotated[
-        tuple[Physics, ...], Doc("physics that fit the calibration as well: the uncertainty")
+        tuple[Physics, ...], Doc("fits of parts of the calibration: the uncertainty")
     ] = ()
     scatter: Annotated[
-        Mapping[str, float],
-        Doc("latency → standard deviation of ln(measured / predicted) in the calibration"),
+        Mapping[str, LatencyScatter], Doc("latency → what is left of errors on left-out runs")
     ] = field(default_factory=dict)
+    runs: Annotated[int, Bound(ge=0), Doc("that scatter was found with; 0: normal errors")] = 0
 
     @property
     def machines(self) -> Machines:
         return Machines(self.cores, self.is_shared)
+
+    @property
+    def deviations(self) -> float:
+        """So many standard deviations on each side hold 90 %; more if few runs taught them."""
+        degrees = self.runs - 1 if self.runs > 1 else np.inf
+        return float(student.ppf((1 + _CONFIDENCE) / 2, degrees))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,31 +144,25 @@ def predict(
     model: PathModel,
     run: RunSpec,
     *,
+    client: ClientName = "librdkafka",
     compression_ratio: float = 1.0,
-    messages: int = _MESSAGES,
+    messages: int = MESSAGES,
     seed: int = 1,
 ) -> Prediction | Saturated:
     """Predict the run, or say that its load is too high. `messages`: how many to simulate."""
 
-    def simulated(physics: Physics, seed: int, rate_share: float = 1.0) -> PathTimes:
-        rate_per_s = rate_share * run.workload.messages_per_s
-        seconds = min(_MOST_S, max(_LEAST_S, messages / rate_per_s)) + _LEAD_S
-        return simulate(
-            path_spec(run),
-            path_arrivals(
-                run,
-                seconds,
-                compression_ratio=compression_ratio,
-                rate_share=rate_share,
-                seed=seed,
-            ),
-            physics,
-            lines=path_lines(run, seed),
-            machines=model.machines,
+    def case(rate_share: float = 1.0) -> Case:
+        return Case.of(
+            run,
+            messages,
+            client=client,
+            compression_ratio=compression_ratio,
+            rate_share=rate_share,
             seed=seed,
         )
 
-    times = simulated(model.physics, seed)
+    here = case()
+    times = here.simulate(model.physics, model.machines, seed)
     if (reason := _overload(model, times)) is not None:
         offered_per_s = run.workload.messages_per_s
         limit_per_s = _done_per_s(times)
@@ -141,46 +170,37 @@ def predict(
             low, high = 0.0, 1.0
             for _ in range(_BISECTIONS):
                 share = (low + high) / 2
-                is_over = _takes_too_much(model, simulated(model.physics, seed, share))
-                low, high = (low, share) if is_over else (share, high)
+                slower = case(share).simulate(model.physics, model.machines, seed)
+                low, high = (low, share) if _takes_too_much(model, slower) else (share, high)
             limit_per_s = min(limit_per_s, low * offered_per_s)
         return Saturated(offered_per_s=offered_per_s, limit_per_s=limit_per_s, reason=reason)
-    others = [simulated(physics, seed + 1 + n) for n, physics in enumerate(model.others)]
-    counted = _counted(times)
+    others = [here.simulate(physics, model.machines, seed) for physics in model.others]
+    free = here.simulate(_FREE, Machines(), seed) if model.scatter else None
+    which = counted(times)
     span_s = float(times.due_s[-1])
     return Prediction(
         latencies={
             name: _latency(
-                _latency_ms(times, name),
-                [_latency_ms(other, name) for other in others],
-                model.scatter.get(name, 0.0),
+                model,
+                name,
+                latency_ms(times, name),
+                [latency_ms(other, name) for other in others],
+                None if free is None else latency_ms(free, name),
             )
             for name in LATENCIES
         },
         parts_ms={
-            name: float(1000 * np.nanmean(part[counted])) for name, part in times.parts_s.items()
+            name: float(1000 * np.nanmean(part[which])) for name, part in times.parts_s.items()
         },
         messages_per_s=times.due_s.size / span_s,
         requests_per_s=times.requests / span_s,
         batch_messages=times.due_s.size / times.requests,
-        cpu_share=_cpu_share(model, times),
+        cpu_share=cpu_share(model, times),
     )
 
 
-def _counted(times: PathTimes) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    return np.asarray(times.due_s >= _LEAD_S)
-
-
-def _latency_ms(times: PathTimes, name: str) -> Floats:
-    seconds = {
-        "produce": times.produce_s,
-        "commit": times.append_to_readable_s,
-        "end_to_end": times.end_to_end_s,
-    }[name]
-    return 1000 * seconds[_counted(times)]
-
-
-def _cpu_share(model: PathModel, times: PathTimes) -> float | None:
+def cpu_share(model: PathModel, times: PathTimes) -> float | None:
+    """The used share of the cores; None if cores are not modelled."""
     if model.cores == 0:
         return None
     # The busiest machine decides.
@@ -188,7 +208,7 @@ def _cpu_share(model: PathModel, times: PathTimes) -> float | None:
 
 
 def _takes_too_much(model: PathModel, times: PathTimes) -> bool:
-    share = _cpu_share(model, times)
+    share = cpu_share(model, times)
     return share is not None and share > MOST_CPU_SHARE
 
 
@@ -202,33 +222,45 @@ def _done_per_s(times: PathTimes) -> float:
 def _overload(model: PathModel, times: PathTimes) -> str | None:
     """Why latency would not be bounded; None if it is."""
     if _takes_too_much(model, times):
-        return f"it would take {_cpu_share(model, times):.0%} of the cores"
+        return f"it would take {cpu_share(model, times):.0%} of the cores"
     if np.any(np.isnan(times.answered_s)) or np.any(np.isnan(times.received_s)):
         return "messages wait longer than the simulated time"
-    thirds = np.array_split(times.end_to_end_s[_counted(times)], 3)
+    thirds = np.array_split(times.end_to_end_s[counted(times)], 3)
     middle, last = (float(np.median(part)) for part in thirds[1:])
     if last > _GROWTH * middle and last - middle > _GROWTH_S:
         return f"latency would grow from {1000 * middle:,.0f} to {1000 * last:,.0f} ms"
     return None
 
 
-def _latency(best_ms: Floats, others_ms: Sequence[Floats], scatter: float) -> PredictedLatency:
-    def estimate(values: Sequence[float]) -> Estimate:
-        """The first is the best; the others show how it varies with what the fit leaves open."""
-        best = values[0]
-        logs = np.log(np.maximum(values[1:], 1e-9) / max(best, 1e-9)) if len(values) > 1 else []
-        spread = float(np.hypot(np.std(logs) if len(logs) > 1 else 0.0, scatter))
-        if spread == 0:
+def statistic(values_ms: Floats, percent: float | None) -> float:
+    """The mean (None) or a percentile."""
+    return float(np.mean(values_ms) if percent is None else np.percentile(values_ms, percent))
+
+
+def _latency(
+    model: PathModel,
+    name: str,
+    best_ms: Floats,
+    others_ms: Sequence[Floats],
+    free_ms: Floats | None,
+) -> PredictedLatency:
+    """`free_ms`: the same on machines that cost nothing."""
+
+    def estimate(percent: float | None) -> Estimate:
+        best = statistic(best_ms, percent)
+        # The jackknife: each of the others lacks one part of the calibration.
+        others = [statistic(ms, percent) for ms in others_ms]
+        deviation = float(np.std(others) * np.sqrt(len(others) - 1)) if others else 0.0
+        if free_ms is not None and name in model.scatter:
+            scatter = model.scatter[name].at(percent)
+            deviation = max(deviation, scatter.of_ms(best, statistic(free_ms, percent)))
+        if deviation == 0 or best <= 0:
             return Estimate(value=best)
-        factor = float(np.exp(_Z * spread))
+        factor = float(np.exp(model.deviations * deviation / best))
         return Estimate(value=best, low=best / factor, high=best * factor)
 
-    every = [best_ms, *others_ms]
     return PredictedLatency(
-        mean_ms=estimate([float(np.mean(ms)) for ms in every]),
-        percentiles_ms={
-            f"{percent:g}": estimate([float(np.percentile(ms, percent)) for ms in every])
-            for percent in PERCENTS
-        },
-        curve_ms=tuple(np.quantile(best_ms, np.linspace(0, 1, 201)).tolist()),
+        mean_ms=estimate(None),
+        percentiles_ms={f"{percent:g}": estimate(percent) for percent in PERCENTS},
+        curve_ms=tuple(np.quantile(best_ms, np.linspace(0, 1, _CURVE_POINTS)).tolist()),
     )

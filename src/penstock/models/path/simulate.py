@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,11 @@ from penstock.models.path.physics import Physics
 from penstock.models.path.spec import Arrivals, Floats, Ints, Line, Lines, Machines, PathSpec
 
 _ACKS = {"0": 0, "1": 1, "all": -1}
-_EVENTS = ("formed", "handled", "appended", "answered", "readable", "received")
+_EVENTS = ("formed", "handled", "appended", "answered", "readable", "received", "seen")
+# librdkafka's defaults, which the watcher has.
+_WATCHER_FETCH_BYTES, _WATCHER_FETCH_WAIT_S = 1.0, 0.5
+# The watcher's links, which have no condition.
+_BESIDE = Line()
 # What is still under way this long after the last message was due counts as never done.
 PATIENCE_S = 60.0
 
@@ -31,6 +36,8 @@ class PathTimes:
     answered_s: Floats
     readable_s: Floats
     received_s: Floats
+    # By the watcher, if there is one.
+    seen_s: Floats
     # Messages in the batch of each.
     batch_messages: Ints
     # Requests per producer and broker altogether, and used CPU per machine.
@@ -44,8 +51,12 @@ class PathTimes:
         return self.answered_s - self.due_s
 
     @property
-    def append_to_readable_s(self) -> Floats:
-        return self.readable_s - self.appended_s
+    def append_to_visible_s(self) -> Floats:
+        """As a run measures it: until the watcher or a consumer has it, whoever is first. Without
+        a watcher, until it is readable."""
+        if np.all(np.isnan(self.seen_s)):
+            return self.readable_s - self.appended_s
+        return np.fmin(self.seen_s, self.received_s) - self.appended_s
 
     @property
     def end_to_end_s(self) -> Floats:
@@ -78,6 +89,12 @@ def simulate(
         raise BadInput("there are no messages to simulate", "use a higher rate or a longer time")
     end_s = float(arrivals.due_s[-1] + PATIENCE_S if until_s is None else until_s)
     tables = _tables(spec, arrivals, lines or Lines(), machines or Machines())
+    for name, extra_s in (
+        ("connection_lines", physics.client_delay),
+        ("follower_lines", physics.broker_delay),
+        ("reader_lines", physics.client_delay),
+    ):
+        tables[name]["extra_s"] = extra_s
     ended_s = engine.run(costs=physics.table(), **tables, seed=seed, until_s=end_s)
     return _times(arrivals, tables, physics.reader_message, ended_s)
 
@@ -102,16 +119,16 @@ def _tables(
 ) -> dict[str, npt.NDArray[Any]]:
     """Everything that the engine works on, by the names of its arguments."""
     messages, producers, brokers = arrivals.due_s.size, spec.producers, spec.brokers
-    hosts = producers + brokers + spec.consumers
-    machine = np.zeros(hosts, np.int64) if machines.is_shared else np.arange(hosts)
-    of_producer, of_broker, of_consumer = np.split(machine, [producers, producers + brokers])
+    count = producers + brokers + spec.consumers + spec.is_watched
+    of_producer, of_broker, of_reader = np.split(np.arange(count), [producers, producers + brokers])
+    machine = np.zeros(count, np.int64) if machines.is_shared else np.arange(count)
     used = int(machine[-1]) + 1
     queue = arrivals.producer * spec.partitions + arrivals.partition
     topic = _topic(spec, queue)
     clients = _clients(spec, of_producer)
-    readers = _readers(spec, of_consumer)
+    readers = _readers(spec, of_reader)
     followers = topic["followers"]
-    draws, starts = _draws(lines)
+    draws, starts = _draws([*vars(lines).values(), _BESIDE])
     leads_begin, leads_end = _ranges(followers["leader"], brokers)
     # One event per request; timers per queue and reader; one per thread, follower and machine.
     most_events = messages + 2 * clients["queues"].size + 4 * readers["readers"].size
@@ -151,8 +168,13 @@ def _tables(
         **topic,
         "log": np.zeros(messages, np.int64),
         **readers,
-        "brokers": _rows(
-            layout.BROKER, brokers, machine=of_broker, begin=leads_begin, end=leads_end
+        "brokers": _rows(layout.BROKER, brokers, host=of_broker, begin=leads_begin, end=leads_end),
+        # The last ones are other work, on each machine.
+        "hosts": _rows(
+            layout.HOST,
+            count + used,
+            machine=np.concatenate([machine, np.arange(used)]),
+            worked_s=-np.inf,
         ),
         "machines": _rows(
             layout.MACHINE,
@@ -163,7 +185,12 @@ def _tables(
         "cores": np.zeros(max(1, machines.cores * used)),
         "connection_lines": both(lines.to_broker, lines.to_producer, producers * brokers),
         "follower_lines": both(lines.to_leader, lines.to_follower, followers.size),
-        "reader_lines": both(lines.from_reader, lines.to_reader, readers["readers"].size),
+        "reader_lines": np.concatenate(
+            [
+                both(lines.from_reader, lines.to_reader, spec.consumers * brokers),
+                both(_BESIDE, _BESIDE, spec.is_watched * brokers),
+            ]
+        ),
         "delays_s": draws,
         "heap": _rows(layout.EVENT, most_events),
         "counts": np.zeros(layout.COUNTS, np.int64),
@@ -180,24 +207,21 @@ def _options(spec: PathSpec) -> npt.NDArray[np.void]:
         batch_messages=spec.batch_messages,
         batch_bytes=spec.batch_bytes,
         in_flight=spec.in_flight,
-        fetch_min_bytes=spec.fetch_min_bytes,
-        fetch_wait_s=spec.fetch_wait_s,
         request_bytes=spec.request_bytes,
-        has_readers=spec.consumers > 0,
     )
 
 
-def _draws(lines: Lines) -> tuple[Floats, dict[int, int]]:
+def _draws(lines: Iterable[Line]) -> tuple[Floats, dict[int, int]]:
     """The delays of all lines in one array, and where those of each begin."""
     starts, parts, begin = {}, [], 0
-    for line in vars(lines).values():
+    for line in lines:
         starts[id(line)] = begin
         parts.append(line.delays_s)
         begin += line.delays_s.size
     return np.concatenate(parts).astype(np.float64), starts
 
 
-def _clients(spec: PathSpec, machine: Ints) -> dict[str, npt.NDArray[Any]]:
+def _clients(spec: PathSpec, host: Ints) -> dict[str, npt.NDArray[Any]]:
     """Queues, threads and connections of producers."""
     producer = np.repeat(np.arange(spec.producers), spec.partitions)
     partition = np.tile(np.arange(spec.partitions), spec.producers)
@@ -221,7 +245,7 @@ def _clients(spec: PathSpec, machine: Ints) -> dict[str, npt.NDArray[Any]]:
         "connections": _rows(
             layout.CONNECTION,
             connections.size,
-            machine=machine[connections // spec.brokers],
+            host=host[connections // spec.brokers],
             broker=connections % spec.brokers,
             thread=connections // spec.brokers if is_java else connections,
             waiting=-1,
@@ -242,16 +266,20 @@ def _topic(spec: PathSpec, queue: Ints) -> dict[str, npt.NDArray[Any]]:
     broker, partition, fetch = broker[order], partition[order], fetch[order]
     fetches, first = np.unique(fetch, return_index=True)
     by_partition = np.argsort(partition, kind="stable")
-    begin, end = _ranges(partition[by_partition], spec.partitions)
+    copies_begin, copies_end = _ranges(partition[by_partition], spec.partitions)
+    # Each is read by its consumer, if there are consumers, and then by the watcher.
+    times_read = (spec.consumers > 0) + spec.is_watched
+    reads_begin = times_read * np.arange(spec.partitions)
     return {
         "partitions": _rows(
             layout.PARTITION,
             spec.partitions,
             leader=spec.leaders,
-            reader=np.where(spec.readers < 0, -1, spec.readers * spec.brokers + spec.leaders),
             log_from=np.cumsum(counts) - counts,
-            copies_begin=begin,
-            copies_end=end,
+            copies_begin=copies_begin,
+            copies_end=copies_end,
+            reads_begin=reads_begin,
+            reads_end=reads_begin + times_read,
         ),
         "copies": _rows(layout.COPY, partition.size, partition=partition),
         "partition_copies": by_partition,
@@ -267,23 +295,33 @@ def _topic(spec: PathSpec, queue: Ints) -> dict[str, npt.NDArray[Any]]:
     }
 
 
-def _readers(spec: PathSpec, machine: Ints) -> dict[str, npt.NDArray[Any]]:
-    """The consumers' fetches, one per consumer and broker."""
-    count = spec.consumers * spec.brokers
-    fetch = spec.readers * spec.brokers + spec.leaders
-    by_fetch = np.argsort(fetch, kind="stable")
-    begin, end = _ranges(fetch[by_fetch], count)
+def _readers(spec: PathSpec, host: Ints) -> dict[str, npt.NDArray[Any]]:
+    """The fetches of consumers and of the watcher, one per reader and broker."""
+    watcher = spec.consumers
+    count = (spec.consumers + spec.is_watched) * spec.brokers
+    who = [spec.readers, np.full(spec.partitions if spec.is_watched else 0, watcher)]
+    partition = np.concatenate([np.arange(each.size) for each in who])
+    reader = np.concatenate(who) * spec.brokers + spec.leaders[partition]
+    order = np.argsort(reader, kind="stable")
+    partition, reader = partition[order], reader[order]
+    begin, end = _ranges(reader, count)
+    number = np.arange(count) // spec.brokers
+    is_watcher = number == watcher
     return {
         "readers": _rows(
             layout.READER,
             count,
-            machine=machine[np.arange(count) // spec.brokers],
+            host=host[number],
             leader=np.arange(count) % spec.brokers,
             begin=begin,
             end=end,
+            is_watcher=is_watcher,
+            fetch_min_bytes=np.where(is_watcher, _WATCHER_FETCH_BYTES, spec.fetch_min_bytes),
+            fetch_wait_s=np.where(is_watcher, _WATCHER_FETCH_WAIT_S, spec.fetch_wait_s),
             is_waiting=True,
         ),
-        "read_partitions": by_fetch,
+        "reads": _rows(layout.READ, partition.size, partition=partition, reader=reader),
+        "partition_reads": np.argsort(partition, kind="stable"),
     }
 
 

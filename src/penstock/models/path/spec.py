@@ -14,6 +14,8 @@ from penstock.domain.value import Bound, Doc, Value
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
+ClientName = Literal["librdkafka", "java"]
+
 # librdkafka's default: no limit in practice.
 UNLIMITED = 1_000_000
 
@@ -61,7 +63,7 @@ class PathSpec(Value):
     brokers: Annotated[int, Bound(ge=1)] = 3
     partitions: Annotated[int, Bound(ge=1)] = 1
     replication: Annotated[int, Bound(ge=1)] = 3
-    client: Literal["librdkafka", "java"] = "librdkafka"
+    client: ClientName = "librdkafka"
     acks: Literal["0", "1", "all"] = "all"
     linger_s: Annotated[float, Bound(ge=0)] = 0.005
     batch_messages: Annotated[int, Bound(ge=1), Doc("batch.num.messages")] = 10_000
@@ -69,6 +71,9 @@ class PathSpec(Value):
     in_flight: Annotated[int, Bound(ge=1), Doc("max.in.flight.requests.per.connection")] = UNLIMITED
     fetch_min_bytes: Annotated[float, Bound(ge=1), Doc("fetch.min.bytes")] = 1
     fetch_wait_s: Annotated[float, Bound(ge=0), Doc("fetch.wait.max.ms, in seconds")] = 0.5
+    is_watched: Annotated[
+        bool, Doc("a reader beside the brokers watches when messages become readable")
+    ] = False
     request_bytes: Annotated[
         float, Bound(ge=0), Doc("of a request beside its batches, and of an answer")
     ] = 100.0
@@ -95,9 +100,9 @@ class PathSpec(Value):
 
     @property
     def readers(self) -> Ints:
-        """The consumer of each partition, in ranges, as Kafka's default assigns them; −1: none."""
+        """The consumer of each partition, in ranges, as Kafka's default assigns them; empty: none."""
         if not self.consumers:
-            return np.full(self.partitions, -1)
+            return np.zeros(0, np.int64)
         counts = np.full(self.consumers, self.partitions // self.consumers)
         counts[: self.partitions % self.consumers] += 1
         return np.repeat(np.arange(self.consumers), counts)

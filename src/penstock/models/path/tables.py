@@ -20,10 +20,7 @@ OPTIONS = _table(
     batch_messages=_int,
     batch_bytes=_float,
     in_flight=_int,
-    fetch_min_bytes=_float,
-    fetch_wait_s=_float,
     request_bytes=_float,
-    has_readers=_bool,
 )
 # `next` is the next message of the same queue.
 MESSAGE = _table(due_s=_float, size_bytes=_float, queue=_int, next=_int)
@@ -42,7 +39,7 @@ QUEUE = _table(
 THREAD = _table(is_serving=_bool, begin=_int, end=_int, turn=_int)
 # Of a producer and a broker; `waiting` is the request formed beyond the limit; unread: at the broker.
 CONNECTION = _table(
-    machine=_int,
+    host=_int,
     broker=_int,
     thread=_int,
     in_flight=_int,
@@ -65,23 +62,24 @@ BATCH = _table(
     answered_s=_float,
     readable_s=_float,
     received_s=_float,
+    seen_s=_float,
     received_place=_int,
 )
 # `left`: batches that are not replicated yet.
 REQUEST = _table(
     connection=_int, batch=_int, messages=_int, size_bytes=_float, left=_int, next=_int
 )
-# Its batches are log[log_from:log_from + log_end]; followers: partition_copies[begin:end].
+# Its batches are log[log_from:log_from + log_end]; its copies on followers are
+# partition_copies[copies_begin:copies_end], who reads it partition_reads[reads_begin:reads_end].
 PARTITION = _table(
     leader=_int,
-    reader=_int,
     log_from=_int,
     log_end=_int,
     high_watermark=_int,
-    fetched=_int,
-    position=_int,
     copies_begin=_int,
     copies_end=_int,
+    reads_begin=_int,
+    reads_end=_int,
 )
 # A partition on a follower: what the answer under way carries, and what the leader knows it has.
 COPY = _table(partition=_int, carried=_int, replicated=_int)
@@ -89,24 +87,34 @@ COPY = _table(partition=_int, carried=_int, replicated=_int)
 FOLLOWER = _table(
     broker=_int, leader=_int, begin=_int, end=_int, is_parked=_bool, size_bytes=_float
 )
-# The fetches of a consumer from a leader: its partitions are read_partitions[begin:end].
+# A partition as one reader reads it: what the answer under way carries, and what it has received.
+READ = _table(partition=_int, reader=_int, fetched=_int, position=_int)
+# The fetches of a reader from a leader: its partitions are reads[begin:end]. The watcher is a second
+# reader of everything, beside the brokers.
 READER = _table(
-    machine=_int,
+    host=_int,
     leader=_int,
     begin=_int,
     end=_int,
+    is_watcher=_bool,
+    fetch_min_bytes=_float,
+    fetch_wait_s=_float,
     is_waiting=_bool,
     available_bytes=_float,
     number=_int,
 )
 # Its followers (fetches of others from it) are followers[begin:end].
-BROKER = _table(machine=_int, heap_bytes=_float, pause_until_s=_float, begin=_int, end=_int)
+BROKER = _table(host=_int, heap_bytes=_float, pause_until_s=_float, begin=_int, end=_int)
+# A client or a broker: where it runs, and when it last worked.
+HOST = _table(machine=_int, worked_s=_float)
 # cpu_s: used altogether. Its cores are cores[begin:end]; none: as many as needed.
 MACHINE = _table(cpu_s=_float, begin=_int, end=_int)
-# One direction of a connection or of a fetch. Delays are drawn from delays_s[begin:end].
+# One direction of a connection or of a fetch. Delays are drawn from delays_s[begin:end], and
+# `extra_s` is added.
 LINE = _table(
     begin=_int,
     end=_int,
+    extra_s=_float,
     rate_bytes_per_s=_float,
     loss=_float,
     arrives_s=_float,

@@ -35,8 +35,8 @@ from penstock.runs.experiments.kinds.experiment_kind import (
 from penstock.runs.experiments.measured import Measured
 from penstock.runs.experiments.points import base, conditions
 from penstock.runs.experiments.rebalance import GroupEvent, Rest, rebalance_ns, rests
-from penstock.runs.experiments.usage import usage
 from penstock.runs.experiments.window import Tally, throughput
+from penstock.runs.observation import usage
 from penstock.runs.sampling import Sampler
 from penstock.specs.files import write_file
 

@@ -26,7 +26,7 @@ from penstock.runs.experiments.kinds.experiment_kind import (
 )
 from penstock.runs.experiments.measured import Measured
 from penstock.runs.experiments.points import base
-from penstock.runs.experiments.usage import usage
+from penstock.runs.observation import usage
 from penstock.stats.fit import PERCENTILES, distribution, merged_distribution
 
 # With more, three brokers on two cores are so busy copying that no load beside them is punctual.

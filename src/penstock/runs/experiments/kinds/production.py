@@ -38,8 +38,8 @@ from penstock.runs.experiments.kinds.experiment_kind import (
 from penstock.runs.experiments.measured import Measured
 from penstock.runs.experiments.points import base, sweep
 from penstock.runs.experiments.unavailability import kill_leader
-from penstock.runs.experiments.usage import replication_ms, usage
 from penstock.runs.experiments.window import Tally, throughput
+from penstock.runs.observation import replication_ms, usage
 from penstock.runs.sampling import Sampler
 from penstock.specs.files import write_file
 from penstock.stats.batch_means import of_repeats, scaled

@@ -1,0 +1,161 @@
+"""Public API: calibrate a model: the few short runs that teach most, then the fit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.api.arguments import as_path
+from penstock.api.evidence import analyse
+from penstock.api.models import (
+    DEFAULT_MODEL,
+    Fit,
+    fit_observations,
+    new_model,
+    observation,
+    used_cores,
+)
+from penstock.api.testbeds import attach_testbed
+from penstock.domain.cluster import ClusterSpec
+from penstock.domain.errors import BadInput, TestbedError
+from penstock.domain.progress import Progress, silent
+from penstock.domain.run import Existing
+from penstock.domain.scenario import Scenario
+from penstock.kafka.connection import ExistingCluster
+from penstock.models.calibration import LEAST_RUNS
+from penstock.models.design import (
+    DEFAULT_CAP_PER_S,
+    Place,
+    capacity_per_s,
+    first_run,
+    further_runs,
+)
+from penstock.runs import campaign as campaigns
+from penstock.runs.clusters import Clusters, existing_cluster
+from penstock.runs.run_directory import RunDirectory
+
+AnyPath = str | Path
+
+_COPIES = 3
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """The fit, and the runs that it rests on."""
+
+    fit: Fit
+    directories: tuple[Path, ...]
+
+
+def calibrate(
+    *,
+    cluster: ClusterSpec | None = None,
+    testbed: str | None = None,
+    existing: Existing | None = None,
+    model: AnyPath = DEFAULT_MODEL,
+    add: bool = False,
+    most_runs: int | None = None,
+    rate_cap_per_s: float | None = None,
+    saturate: bool = False,
+    out: AnyPath = "runs",
+    master: str = "local[*]",
+    on_progress: Progress = silent,
+) -> Calibrated:
+    """Measure the short runs of the design (`penstock.models.design`), and fit a model to them.
+
+    By default on a new cluster on this machine (`cluster`), which is removed afterwards; or on a
+    `testbed` that stays, or on an `existing` cluster. There, no run sends more than `rate_cap_per_s`
+    (200 messages/s) unless `saturate` is given, and calibration ends when partitions become
+    under-replicated. `add`: to the runs of the model in the file. `most_runs`: fewer than the design.
+    """
+    _check(cluster, testbed, existing, most_runs, rate_cap_per_s, saturate)
+    file = as_path("model", model)
+    previous = new_model(file, add)
+    own = existing_cluster(existing) if existing is not None else None
+    place = _place(cluster, testbed, existing, own)
+    if existing is not None and not saturate:
+        place = place.capped(DEFAULT_CAP_PER_S if rate_cap_per_s is None else rate_cap_per_s)
+
+    from penstock.analysis.background import BackgroundSpark
+
+    directories: list[RunDirectory] = []
+    # It takes ten seconds to start: while the cluster starts, and never under load.
+    spark = BackgroundSpark(master)
+    try:
+        with Clusters(None, "when-needed", testbed, on_progress) as clusters:
+
+            def measure(scenario: Scenario, number: str) -> RunDirectory:
+                on_progress(f"calibration run {number}: {scenario.name}")
+                _check_replicas(own)
+                campaign = campaigns.create(scenario, scenario.name, as_path("out", out))
+                campaigns.carry_on(
+                    campaign, clusters=clusters, before_load=spark.get, on_progress=on_progress
+                )
+                _check_replicas(own)
+                directories.extend(campaign.directories)
+                return directories[-1]
+
+            cores, used = used_cores(measure(first_run(place), "1"))
+            full_per_s = capacity_per_s(0 if own is not None else cores, used)
+            further = further_runs(place, full_per_s, most_runs)
+            for number, scenario in enumerate(further, 2):
+                measure(scenario, f"{number} of {len(further) + 1}")
+        analyse(spark.get(), directories, (), on_progress)
+    finally:
+        spark.stop()
+    seen, skipped = [], []
+    for directory in directories:
+        try:
+            seen.append(observation(directory))
+        except BadInput as error:
+            skipped.append(error.message)
+    if len(seen) < LEAST_RUNS:
+        raise TestbedError(
+            f"{len(skipped)} of {len(directories)} calibration runs cannot be used: {skipped[0]}",
+            "calibrate again on an idle machine",
+        )
+    fit = fit_observations(seen, file, previous=previous, skipped=skipped, on_progress=on_progress)
+    return Calibrated(fit, tuple(directory.path for directory in directories))
+
+
+def _check(
+    cluster: ClusterSpec | None,
+    testbed: str | None,
+    existing: Existing | None,
+    most_runs: int | None,
+    rate_cap_per_s: float | None,
+    saturate: bool,
+) -> None:
+    if sum(place is not None for place in (cluster, testbed, existing)) > 1:
+        raise BadInput("give one of cluster, testbed and existing")
+    if existing is None and (saturate or rate_cap_per_s is not None):
+        raise BadInput(
+            "a rate cap and `saturate` are for existing clusters", "leave them out for a testbed"
+        )
+    if saturate and rate_cap_per_s is not None:
+        raise BadInput("`saturate` means that there is no rate cap", "give one of the two")
+    if rate_cap_per_s is not None and not rate_cap_per_s > 0:
+        raise BadInput(f"a rate cap of {rate_cap_per_s:g} messages/s", "must be above 0")
+    if most_runs is not None and most_runs < LEAST_RUNS:
+        raise BadInput(f"{most_runs} runs are too few", f"use at least {LEAST_RUNS}")
+
+
+def _place(
+    cluster: ClusterSpec | None,
+    testbed: str | None,
+    existing: Existing | None,
+    own: ExistingCluster | None,
+) -> Place:
+    if existing is not None and own is not None:
+        return Place(ClusterSpec(), existing, min(_COPIES, len(own.check_reachable())))
+    spec = attach_testbed(testbed).spec if testbed is not None else cluster or ClusterSpec()
+    return Place(spec, replication=min(_COPIES, spec.brokers))
+
+
+def _check_replicas(own: ExistingCluster | None) -> None:
+    """A cluster of somebody else must not suffer from being measured."""
+    if own is not None and (behind := own.admin.out_of_sync(timeout_s=10)):
+        raise TestbedError(
+            f"calibration ended: {len(behind)} partitions are under-replicated: {behind[0]}",
+            "calibrate when the cluster is healthy, with a lower rate cap",
+        )

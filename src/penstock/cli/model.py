@@ -1,0 +1,178 @@
+"""`penstock model`: calibrates models, fits them to runs, shows what they know."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+import penstock
+from penstock import specs
+from penstock.api.models import DEFAULT_MODEL, Fit
+from penstock.cli import options, output
+from penstock.domain.cluster import ClusterSpec
+from penstock.domain.run import Existing
+from penstock.models.fitted import FittedModel
+from penstock.models.path.physics import Physics
+from penstock.report import forecasts, formatting
+from penstock.specs import to_data
+from penstock.specs.schema import json_schema
+
+model_file = click.option(
+    "--model",
+    "file",
+    type=options.PATH,
+    default=Path(DEFAULT_MODEL),
+    show_default=True,
+    help="File of the model.",
+)
+_add = click.option(
+    "--add", is_flag=True, help="Add to the runs that the model in the file was fitted to."
+)
+
+
+@click.group()
+def model() -> None:
+    """Models of a cluster: what its settings lead to, learnt from measured runs."""
+
+
+@model.command()
+@click.option(
+    "--cluster", type=options.PATH, help="Spec of the cluster to start; default: 3 brokers."
+)
+@click.option("--testbed", help="Use this testbed, started by `penstock testbed up`.")
+@click.option("--bootstrap-servers", help="Use this existing cluster: HOST:PORT, …")
+@click.option(
+    "--client-properties",
+    type=options.PATH,
+    help="With an existing cluster: its client.properties.",
+)
+@click.option(
+    "--rate-cap",
+    type=click.FloatRange(min=0, min_open=True),
+    help="On an existing cluster, send at most this many messages/s.  [default: 200]",
+)
+@click.option("--saturate", is_flag=True, help="On an existing cluster, send without a rate cap.")
+@click.option(
+    "--runs", "most_runs", type=click.IntRange(min=1), help="Make at most this many runs."
+)
+@model_file
+@_add
+@options.out
+@options.master
+@options.as_json
+def calibrate(
+    cluster: Path | None,
+    testbed: str | None,
+    bootstrap_servers: str | None,
+    client_properties: Path | None,
+    rate_cap: float | None,
+    saturate: bool,
+    most_runs: int | None,
+    file: Path,
+    add: bool,
+    out: Path,
+    master: str,
+    as_json: bool,
+) -> None:
+    """Measure the few short runs that teach most, and fit a model to them.
+
+    Starts a cluster of three brokers on this machine unless told otherwise, and takes 5 to 8 minutes
+    on two cores.
+    """
+    if client_properties is not None and bootstrap_servers is None:
+        raise click.UsageError("--client-properties needs --bootstrap-servers")
+    existing = None
+    if bootstrap_servers is not None:
+        existing = Existing(
+            bootstrap_servers=bootstrap_servers,
+            client_properties=None if client_properties is None else str(client_properties),
+        )
+    with output.progress() as say:
+        calibrated = penstock.calibrate(
+            cluster=None if cluster is None else specs.load(cluster, ClusterSpec),
+            testbed=testbed,
+            existing=existing,
+            model=file,
+            add=add,
+            most_runs=most_runs,
+            rate_cap_per_s=rate_cap,
+            saturate=saturate,
+            out=out,
+            master=master,
+            on_progress=say,
+        )
+    _show_fit(calibrated.fit, as_json)
+
+
+@model.command()
+@click.argument("runs", nargs=-1, required=True, type=options.PATH)
+@click.option(
+    "--skip-unusable",
+    is_flag=True,
+    help="Leave out runs that are invalid, cold, unsteady or not analysed, instead of refusing them.",
+)
+@model_file
+@_add
+@options.as_json
+def fit(runs: tuple[Path, ...], skip_unusable: bool, file: Path, add: bool, as_json: bool) -> None:
+    """Fit a model to RUNS (directories of runs or campaigns)."""
+    with output.progress() as say:
+        fitted = penstock.fit_model(
+            runs, model=file, add=add, skip_unusable=skip_unusable, on_progress=say
+        )
+    _show_fit(fitted, as_json)
+
+
+@model.command()
+@model_file
+@options.as_json
+def show(file: Path, as_json: bool) -> None:
+    """Show what a model knows, from which runs, and how well."""
+    found = penstock.read_model(file)
+    if as_json:
+        output.emit_json(found)
+        return
+    output.outcome(f"{forecasts.about(found)}.")
+    _tables(found)
+    output.table(*_physics(found))
+
+
+def _show_fit(fit: Fit, as_json: bool) -> None:
+    found = fit.model
+    record = found.record
+    error = record.errors.get("end_to_end_p99")
+    sentence = f"Fitted to {record.runs} runs" + (
+        f"; the p99 end to end of runs that were left out was met within "
+        f"{formatting.quantity(error, 'share')} (median)."
+        if error is not None
+        else "."
+    )
+    if not output.conclude(sentence, fit.to_data(), as_json):
+        return
+    for skipped in fit.skipped:
+        output.warn(f"left out: {skipped}")
+    _tables(found)
+    if fit.blind_errors:
+        shown = ", ".join(
+            f"{name.replace('_', ' ')} {formatting.quantity(value, 'share')}"
+            for name, value in fit.blind_errors.items()
+        )
+        output.note(f"The earlier model predicted the new runs with errors of {shown} (median).")
+    output.note(f"Model: {fit.file}")
+
+
+def _tables(found: FittedModel) -> None:
+    output.table(*forecasts.errors(found.record, found.history[-1] if found.history else None))
+    output.table(*forecasts.left_out(found))
+
+
+def _physics(found: FittedModel) -> tuple[list[str], list[list[str]]]:
+    """The parameters that are not zero, with their meaning."""
+    about = json_schema(Physics)["$defs"]["Physics"]["properties"]
+    rows = [
+        [name, f"{value:.3g}", about[name]["description"]]
+        for name, value in to_data(found.path.physics).items()
+        if value
+    ]
+    return ["parameter", "value", "meaning"], rows

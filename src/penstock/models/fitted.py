@@ -1,0 +1,202 @@
+"""A fitted model with where it came from: what `model.json` holds. Pure.
+
+The file has the observations that taught the model, so that more runs can be added later, and each
+earlier fit with its errors, so that one sees whether they helped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+
+from penstock.domain.errors import BadInput
+from penstock.domain.run import RunSpec
+from penstock.domain.value import Doc, Value
+from penstock.models.calibration import LeftOut, Say, errors, fit
+from penstock.models.observation import Observation
+from penstock.models.path.predict import PathModel
+
+# A file of another format is refused, with its number.
+MODEL_FORMAT = 1
+# What must be the same in all runs of a model.
+_VERSIONS = ("kafka", "librdkafka")
+_MACHINE = ("cores", "memory_mb", "processor")
+# Latency and statistic → its name in a summary of errors.
+_SUMMARY = {
+    "produce_mean": ("produce", "mean"),
+    "produce_p99": ("produce", "99"),
+    "end_to_end_mean": ("end_to_end", "mean"),
+    "end_to_end_p99": ("end_to_end", "99"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitRecord(Value):
+    """One fit: on what, and how well."""
+
+    made_at: Annotated[str, Doc("ISO 8601, UTC")]
+    runs: int
+    errors: Annotated[
+        Mapping[str, float],
+        Doc("figure → typical error on left-out runs: median of exp|ln(measured / predicted)| − 1"),
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FittedModel(Value):
+    """The model of one machine and cluster (`model.json`)."""
+
+    format: int = MODEL_FORMAT
+    made_at: Annotated[str, Doc("ISO 8601, UTC")]
+    path: PathModel
+    observations: Annotated[tuple[Observation, ...], Doc("the runs that it was fitted to")]
+    left_out: Annotated[
+        tuple[LeftOut, ...], Doc("how each run was predicted by a fit of the others")
+    ]
+    history: Annotated[tuple[FitRecord, ...], Doc("earlier fits, the oldest first")] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require(
+            self.format == MODEL_FORMAT,
+            "format",
+            f"must be {MODEL_FORMAT}: this file is of another version; calibrate again",
+        )
+        self.require(bool(self.observations), "observations", "must hold the runs of the fit")
+
+    @property
+    def machine(self) -> Mapping[str, str | int | float]:
+        return self.observations[0].machine
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        return self.observations[0].versions
+
+    @property
+    def record(self) -> FitRecord:
+        """This fit, as a later one keeps it."""
+        return FitRecord(
+            made_at=self.made_at, runs=len(self.observations), errors=summary(self.left_out)
+        )
+
+    def outside(self, run: RunSpec) -> tuple[str, ...]:
+        """What of a run no calibration run covered, and by how much, a sentence each."""
+        return outside(run, [one.spec for one in self.observations])
+
+
+def fit_model(
+    observations: Sequence[Observation],
+    made_at: str,
+    *,
+    previous: FittedModel | None = None,
+    say: Say = lambda _: None,
+) -> FittedModel:
+    """Fit a model to runs, and to those of an earlier model if there is one."""
+    known = () if previous is None else previous.observations
+    seen = {one.run for one in known}
+    every = (*known, *(one for one in observations if one.run not in seen))
+    if len({one.run for one in every}) < len(every):
+        raise BadInput("a run is given twice", "name every run directory once")
+    check_alike(every)
+    first = every[0]
+    # Of a cluster elsewhere, nobody knows the machines.
+    cores = int(first.machine.get("cores", 0)) if first.is_local else 0
+    found = fit(every, cores=cores, is_shared=first.is_local, say=say)
+    return FittedModel(
+        made_at=made_at,
+        path=found.model,
+        observations=every,
+        left_out=found.left_out,
+        history=() if previous is None else (*previous.history, previous.record),
+    )
+
+
+def summary(left_out: Sequence[LeftOut]) -> dict[str, float]:
+    """Figure → the typical error, as a share."""
+    found = {}
+    for name, (latency, statistic) in _SUMMARY.items():
+        logs = [
+            abs(of_latency[statistic])
+            for one in left_out
+            if (of_latency := one.errors.get(latency)) and statistic in of_latency
+        ]
+        if logs:
+            found[name] = float(np.expm1(np.median(logs)))
+    return found
+
+
+def blind(model: FittedModel, observations: Iterable[Observation]) -> dict[str, float]:
+    """The typical errors of a model on runs that it has not seen."""
+    seen = {one.run for one in model.observations}
+    return summary(
+        [
+            LeftOut(run=one.run, errors=errors(model.path, one))
+            for one in observations
+            if one.run not in seen
+        ]
+    )
+
+
+def check_alike(observations: Sequence[Observation]) -> None:
+    """Refuse runs of different machines, clusters or versions: one model is of one of each."""
+    if not observations:
+        raise BadInput("there are no runs to fit a model to", "name run directories")
+    first, *rest = observations
+    for other in rest:
+        for what, mine, theirs in (
+            *((name, first.versions.get(name), other.versions.get(name)) for name in _VERSIONS),
+            *((name, first.machine.get(name), other.machine.get(name)) for name in _MACHINE),
+            ("cluster", _where(first), _where(other)),
+        ):
+            if mine != theirs:
+                raise BadInput(
+                    f"{other.run} was measured with {what} {theirs}, {first.run} with {mine}: a "
+                    "model is of one machine, cluster and version",
+                    "fit one model for each",
+                )
+
+
+def _where(one: Observation) -> str:
+    return "on this machine" if one.is_local else "elsewhere"
+
+
+# --- the range of a calibration ----------------------------------------------------------------------
+
+_NUMBERS: Mapping[str, Callable[[RunSpec], float]] = {
+    "messages/s": lambda run: run.workload.messages_per_s,
+    "bytes per message": lambda run: run.workload.payload.mean_bytes,
+    "partitions": lambda run: run.topic.partitions,
+    "copies": lambda run: run.topic.replication,
+    "brokers": lambda run: run.cluster.brokers,
+    "producers": lambda run: run.workload.producers,
+    "consumers": lambda run: run.consumers.count,
+}
+_KINDS: Mapping[str, Callable[[RunSpec], str]] = {
+    "compression.type": lambda run: run.settings.compression_type or "none",
+    "security": lambda run: run.cluster.security,
+}
+
+
+def outside(run: RunSpec, calibrated: Sequence[RunSpec]) -> tuple[str, ...]:
+    """What of a run no calibration run covered, and by how much, a sentence each."""
+    found = []
+    for what, number in _NUMBERS.items():
+        values = [number(one) for one in calibrated]
+        value, low, high = number(run), min(values), max(values)
+        if not low <= value <= high:
+            times = low / value if value < low else value / high
+            seen = f"{low:g}" if low == high else f"{low:g} to {high:g}"
+            found.append(
+                f"{value:g} {what}: {times:.1f} times beyond the {seen} of the calibration"
+            )
+    for what, kind in _KINDS.items():
+        kinds = sorted({kind(one) for one in calibrated})
+        if kind(run) not in kinds:
+            found.append(
+                f"{what}={kind(run)}: the calibration has only {', '.join(kinds)}, so its CPU is "
+                "not known"
+            )
+    return tuple(found)

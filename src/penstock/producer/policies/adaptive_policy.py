@@ -1,0 +1,20 @@
+"""An adaptive policy: the abstract class."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from penstock.domain.value import Value
+from penstock.producer.situation import Choice, Situation
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaptivePolicy(Value, ABC):
+    """Decides what an adaptive producer changes to. When it is asked is not its business."""
+
+    plugin_group = "penstock.adaptive_policies"
+
+    @abstractmethod
+    def decide(self, situation: Situation) -> Choice:
+        """The configuration for this situation; the present one if nothing better is known."""

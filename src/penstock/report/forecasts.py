@@ -1,0 +1,475 @@
+"""Predictions as sentences, tables and one page: of a scenario, along a sweep, beside a run."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Sequence
+
+from penstock.domain.axis import number_or_text
+from penstock.domain.metrics import Estimate
+from penstock.models.fitted import FitRecord, FittedModel
+from penstock.models.forecast import Beside, Forecast, Judged
+from penstock.models.path.predict import PERCENTS, PredictedLatency, Prediction, Saturated
+from penstock.report import formatting
+from penstock.report.charts import Chart, Json, error_bars, line, rounded
+from penstock.report.document import Section, document, figure
+from penstock.report.markup import Markup, folded, table, tag
+from penstock.report.tables import Cell, Cells, Table, estimate_cell
+
+# Name in the model → what people call it.
+LATENCIES = {
+    "end_to_end": "end to end",
+    "produce": "until acknowledged",
+    "commit": "append to visible",
+}
+_PARTS = {
+    "wait": "wait for its batch",
+    "queue": "wait for its turn",
+    "append": "append",
+    "replicate": "replicate",
+    "fetch": "fetch",
+    "until appended": "until appended",
+    "until visible": "until visible",
+}
+_SHOWN = ("50", "90", "99", "99.9")
+_ERRORS = {
+    "produce_mean": "acknowledged, mean",
+    "produce_p99": "acknowledged, p99",
+    "end_to_end_mean": "end to end, mean",
+    "end_to_end_p99": "end to end, p99",
+}
+
+
+# --- sentences -----------------------------------------------------------------------------------------
+
+
+def outcome(every: Sequence[Forecast], over: str | None = None) -> str:
+    """The outcome in one sentence."""
+    steady = [one for one in every if isinstance(one.answer, Prediction)]
+    if len(every) == 1:
+        [one] = every
+        if isinstance(one.answer, Saturated):
+            return f"{_capital(str(one.answer))}."
+        latency = one.answer.latencies["end_to_end"]
+        return (
+            f"Predicted end to end: half within {_ms(latency.percentiles_ms['50'])}, "
+            f"99 % within {_ms(latency.percentiles_ms['99'])}."
+        )
+    if not steady:
+        return f"All {len(every)} settings are saturated: a queue grows without bound."
+    best = min(steady, key=_p99)
+    lost = len(every) - len(steady)
+    rest = f"; {lost} of {len(every)} are saturated" if lost else ""
+    return (
+        f"p99 end to end is lowest at {best.label}: {_ms(_p99_of(best))}, and "
+        f"{_ms(_p99_of(max(steady, key=_p99)))} at most{rest}."
+    )
+
+
+def judged_outcome(every: Sequence[Judged]) -> str:
+    """How many of the figures lie in their intervals, and how far the p99 is off."""
+    figures = [figure for one in every for figure in one.figures]
+    refused = sum(isinstance(one.forecast.answer, Saturated) for one in every)
+    if not figures:
+        return "The model calls the load of every run too high."
+    inside = [figure for figure in figures if figure.is_inside is not None]
+    clauses = []
+    if inside:
+        held = sum(bool(figure.is_inside) for figure in inside)
+        clauses.append(f"{held} of {len(inside)} measured figures lie in the 90 % intervals")
+    for statistic, name in (("mean", "mean"), ("99", "p99")):
+        ratios = [
+            formatting.ratio(figure.measured_ms, figure.predicted.value) or "as predicted"
+            for figure in figures
+            if figure.latency == "end_to_end" and figure.statistic == statistic
+        ]
+        if len(ratios) == 1:
+            clauses.append(f"the {name} end to end was {ratios[0]} of what was predicted")
+    if refused:
+        clauses.append(f"{refused} of {len(every)} runs count as saturated")
+    return f"{_capital('; '.join(clauses))}."
+
+
+def _p99_of(one: Forecast) -> Estimate:
+    assert isinstance(one.answer, Prediction)
+    return one.answer.latencies["end_to_end"].percentiles_ms["99"]
+
+
+def _p99(one: Forecast) -> float:
+    return _p99_of(one).value
+
+
+def _ms(figure: Estimate) -> str:
+    return formatting.estimate(figure, "ms")
+
+
+def _capital(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]
+
+
+# --- tables --------------------------------------------------------------------------------------------
+
+
+def latencies(answer: Prediction) -> Table:
+    """A row per latency: mean and percentiles, each with its interval."""
+    rows: list[Cells] = [
+        [
+            title,
+            *(
+                estimate_cell(value, "ms")
+                for value in (
+                    answer.latencies[name].mean_ms,
+                    *(answer.latencies[name].percentiles_ms[p] for p in _SHOWN),
+                )
+            ),
+        ]
+        for name, title in LATENCIES.items()
+    ]
+    return Table(["predicted", "mean", *(f"p{p}" for p in _SHOWN)], rows)
+
+
+def parts(answer: Prediction) -> Table:
+    """Where the mean end-to-end latency goes."""
+    total = sum(answer.parts_ms.values())
+    rows: list[Cells] = [
+        [_PARTS[name], formatting.quantity(ms, "ms"), formatting.quantity(ms / total, "share")]
+        for name, ms in answer.parts_ms.items()
+    ]
+    return Table(["part", "mean", "share"], rows)
+
+
+def load(answer: Prediction) -> Table:
+    """What the run asks of clients and brokers."""
+    rows: list[Cells] = [
+        ["messages", formatting.quantity(answer.messages_per_s, "per_s")],
+        ["produce requests", formatting.quantity(answer.requests_per_s, "per_s")],
+        ["messages per request", formatting.significant(answer.batch_messages)],
+        ["used share of the cores", formatting.quantity(answer.cpu_share, "share")],
+    ]
+    return Table(["load", "predicted"], rows)
+
+
+def traffic(one: Forecast, disk_gb: float | None = None) -> Table:
+    """What the run takes of networks and disks."""
+    found = one.traffic
+    if found is None:
+        return Table(["traffic"], [])
+    rows: list[Cells] = [
+        ["payload, before compression", formatting.quantity(found.payload_mb_per_s, "mb_per_s")],
+        ["sent by producers", formatting.quantity(found.sent_mb_per_s, "mb_per_s")],
+        ["… of which overhead", formatting.quantity(found.overhead_share, "share")],
+        ["compression ratio", formatting.significant(one.compression_ratio)],
+        [
+            "into the busiest broker",
+            formatting.quantity(max(found.network_in_mb_per_s), "mb_per_s"),
+        ],
+        ["out of the busiest", formatting.quantity(max(found.network_out_mb_per_s), "mb_per_s")],
+        ["onto the fullest disk", formatting.quantity(max(found.disk_mb_per_s), "mb_per_s")],
+        ["fullest disk over the mean", formatting.significant(found.imbalance)],
+    ]
+    if disk_gb is not None:
+        days = formatting.significant(found.days_until_full(disk_gb))
+        rows.append([f"days until {disk_gb:g} GB are full", days])
+    return Table(["traffic", "predicted"], rows)
+
+
+def overview(every: Sequence[Forecast]) -> Table:
+    """A row per cell or point of a sweep."""
+    names = list(dict.fromkeys(name for one in every for name in one.place))
+    rows: list[Cells] = []
+    for one in every:
+        place = [one.place.get(name, "") for name in names] or [one.label]
+        if isinstance(one.answer, Saturated):
+            limit = formatting.quantity(one.answer.limit_per_s, "per_s")
+            rows.append([*place, f"saturated above {limit}", *[formatting.NOTHING] * 4])
+            continue
+        latency, answer = one.answer.latencies["end_to_end"], one.answer
+        rows.append(
+            [
+                *place,
+                estimate_cell(latency.mean_ms, "ms"),
+                estimate_cell(latency.percentiles_ms["50"], "ms"),
+                estimate_cell(latency.percentiles_ms["99"], "ms"),
+                formatting.quantity(answer.requests_per_s, "per_s"),
+                formatting.quantity(answer.cpu_share, "share"),
+            ]
+        )
+    heads = [name.removeprefix("settings.") for name in names] or ["run"]
+    return Table([*heads, "mean", "p50", "p99", "requests", "of the cores"], rows)
+
+
+def late(every: Sequence[Forecast], limits_ms: Sequence[float]) -> Table:
+    """η_v: the share of messages that are later than each limit."""
+    rows: list[Cells] = [
+        [one.label, *(formatting.quantity(one.late_share(limit), "share") for limit in limits_ms)]
+        for one in every
+    ]
+    return Table(["end to end", *(f"later than {limit:g} ms" for limit in limits_ms)], rows)
+
+
+def beside(one: Judged) -> Table:
+    """Predicted and measured, a row per figure."""
+    rows: list[Cells] = [
+        [
+            f"{LATENCIES[row.latency]}, {_statistic(row.statistic)}",
+            estimate_cell(row.predicted, "ms"),
+            formatting.quantity(row.measured_ms, "ms"),
+            formatting.ratio(row.measured_ms, row.predicted.value) or "=",
+            _inside(row),
+        ]
+        for row in one.figures
+    ]
+    return Table(
+        ["latency", "predicted", "measured", "measured/predicted", "in the interval"], rows
+    )
+
+
+def parts_beside(one: Judged) -> Table:
+    """Where the model is right, and where it is wrong."""
+    rows: list[Cells] = [
+        [
+            _indented(part.name),
+            formatting.quantity(part.predicted_ms, "ms"),
+            formatting.quantity(part.measured_ms, "ms"),
+        ]
+        for part in one.parts
+    ]
+    return Table(["part of the mean, end to end", "predicted", "measured"], rows)
+
+
+def errors(record: FitRecord, before: FitRecord | None = None) -> Table:
+    """Typical errors on runs that were left out of the fit, and those of the fit before it."""
+    rows: list[Cells] = [
+        [
+            title,
+            formatting.quantity(record.errors.get(name), "share"),
+            *([formatting.quantity(before.errors.get(name), "share")] if before else []),
+        ]
+        for name, title in _ERRORS.items()
+    ]
+    heads = ["typical error on left-out runs", f"{record.runs} runs"]
+    return Table([*heads, *([f"{before.runs} runs, before"] if before else [])], rows)
+
+
+def left_out(model: FittedModel) -> Table:
+    """How each run was predicted by a fit of the others."""
+    rows: list[Cells] = [
+        [
+            one.run,
+            *(
+                formatting.ratio(math.exp(error), 1.0) or "="
+                for error in (
+                    one.errors.get(latency, {}).get(statistic, 0.0)
+                    for latency in ("produce", "end_to_end")
+                    for statistic in ("mean", "99")
+                )
+            ),
+        ]
+        for one in model.left_out
+    ]
+    heads = [f"{name}, {s}" for name in ("acknowledged", "end to end") for s in ("mean", "p99")]
+    return Table(["measured/predicted, left out", *heads], rows)
+
+
+def _statistic(name: str) -> str:
+    return name if name == "mean" else f"p{name}"
+
+
+def _indented(name: str) -> str:
+    inner = name.strip()
+    return ("  " if inner != name else "") + _PARTS[inner]
+
+
+def _inside(row: Beside) -> Cell | str:
+    if row.is_inside is None:
+        return formatting.NOTHING
+    return Cell("yes", "good") if row.is_inside else Cell("no", "bad")
+
+
+# --- pages ---------------------------------------------------------------------------------------------
+
+
+def render(every: Sequence[Forecast], model: FittedModel, over: str | None = None) -> str:
+    """The page of predictions."""
+    header = tag(
+        "header",
+        tag("h1", "Prediction"),
+        tag("p", outcome(every, over), class_="outcome"),
+        tag("p", about(model), class_="about"),
+    )
+    sections: list[Section | Markup | None] = [_outside(every)]
+    if len(every) > 1:
+        chart = _sweep(every, over) if over else None
+        shown = table(overview(every), "Predicted end to end, with 90 % intervals")
+        content = (figure(chart), shown) if chart else (shown,)
+        sections.append(Section("overview", "Settings", content, (chart,) if chart else ()))
+    else:
+        sections += _single(every[0])
+    sections.append(_evidence(model))
+    return document("Prediction", header, sections)
+
+
+def render_judged(every: Sequence[Judged], model: FittedModel) -> str:
+    """The page of predictions beside measurements."""
+    header = tag(
+        "header",
+        tag("h1", "Prediction beside measurement"),
+        tag("p", judged_outcome(every), class_="outcome"),
+        tag("p", about(model), class_="about"),
+    )
+    sections: list[Section | Markup | None] = [_outside([one.forecast for one in every])]
+    for number, one in enumerate(every):
+        name = f"run-{number}"
+        if not isinstance(one.forecast.answer, Prediction):
+            told = tag("p", _capital(str(one.forecast.answer)))
+            sections.append(Section(name, one.seen.run, (told,)))
+            continue
+        chart = _cumulative(f"{name}-cdf", one.forecast.answer, one)
+        content = (
+            figure(chart),
+            table(beside(one), "Latency, predicted (90 % intervals) and measured"),
+            table(parts_beside(one), "Means of the parts"),
+        )
+        sections.append(Section(name, one.seen.run, content, (chart,)))
+    sections.append(_evidence(model))
+    return document("Prediction beside measurement", header, sections)
+
+
+def about(model: FittedModel) -> str:
+    """Where the model comes from."""
+    machine = ", ".join(f"{name} {value}" for name, value in model.machine.items() if value)
+    kafka = model.versions.get("kafka", "")
+    return (
+        f"By a model of {len(model.observations)} runs, fitted {model.made_at}"
+        + (f", Kafka {kafka}" if kafka else "")
+        + f" ({machine})"
+    )
+
+
+def _single(one: Forecast) -> list[Section]:
+    if isinstance(one.answer, Saturated):
+        return []
+    chart = _cumulative("cdf", one.answer)
+    return [
+        Section(
+            "latency",
+            "Latency",
+            (figure(chart), table(latencies(one.answer), "Predicted, with 90 % intervals")),
+            (chart,),
+        ),
+        Section(
+            "parts",
+            "Parts and load",
+            (
+                table(parts(one.answer), "Mean end-to-end latency by part"),
+                table(load(one.answer), "Load"),
+                table(traffic(one), "Networks and disks"),
+            ),
+        ),
+    ]
+
+
+def _outside(every: Sequence[Forecast]) -> Markup | None:
+    notes = list(dict.fromkeys(note for one in every for note in one.outside))
+    if not notes:
+        return None
+    listed = tag("ul", *(tag("li", note) for note in notes))
+    return tag("div", tag("h2", "Beyond the calibration"), listed, class_="notice")
+
+
+def _evidence(model: FittedModel) -> Section:
+    before = model.history[-1] if model.history else None
+    content = (
+        table(errors(model.record, before), "Each run was predicted by a fit of the others"),
+        folded("Each run", table(left_out(model), "Measured over predicted")),
+    )
+    return Section("evidence", "How good the model is", content)
+
+
+def _sweep(every: Sequence[Forecast], over: str | None) -> Chart:
+    """Percentiles over the axis; numbers as such, other values in their order."""
+    axis = over or ""
+    drawn = [(number_or_text(one.place.get(axis, one.label)), one) for one in every]
+    drawn = [(x, one) for x, one in drawn if isinstance(one.answer, Prediction)]
+    is_number = all(isinstance(x, float) for x, _ in drawn)
+    traces: list[Json] = []
+    for place, percent in enumerate(("50", "90", "99")):
+        values = [
+            one.answer.latencies["end_to_end"].percentiles_ms[percent]
+            for _, one in drawn
+            if isinstance(one.answer, Prediction)
+        ]
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "lines+markers",
+                "name": f"p{percent}",
+                "x": [x if is_number else html.escape(str(x)) for x, _ in drawn],
+                "y": rounded([value.value for value in values]),
+                "error_y": {**error_bars(values), "color": line(place)["color"]},
+                "line": line(place),
+                "hovertemplate": f"%{{x}}: p{percent} %{{y:,.4~g}} ms<extra></extra>",
+            }
+        )
+    layout: Json = {
+        "height": 380,
+        "hovermode": "closest",
+        "xaxis": {"title": {"text": html.escape(axis.removeprefix("settings."))}},
+        "yaxis": {"title": {"text": "end to end, ms"}, "rangemode": "tozero"},
+    }
+    return Chart(
+        "sweep",
+        f"Predicted percentiles of the end-to-end latency over {axis}, with 90 % intervals. The "
+        "table below has the figures.",
+        {"data": traces, "layout": layout},
+    )
+
+
+def _cumulative(name: str, answer: Prediction, beside: Judged | None = None) -> Chart:
+    """The predicted distribution as a line; percentiles that were measured as points on it."""
+    traces: list[Json] = []
+    for place, latency in enumerate(("end_to_end", "produce")):
+        predicted = answer.latencies[latency]
+        title = LATENCIES[latency]
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "name": f"{title}, predicted",
+                "x": rounded(predicted.curve_ms),
+                "y": rounded(_shares(predicted)),
+                "line": line(place),
+                "hovertemplate": f"{title}: %{{y:.1f}} % within %{{x:,.4~g}} ms<extra></extra>",
+            }
+        )
+        if beside is not None and latency in beside.seen.latencies:
+            measured = beside.seen.latencies[latency].percentiles_ms
+            traces.append(
+                {
+                    "type": "scatter",
+                    "mode": "markers",
+                    "name": f"{title}, measured",
+                    "x": rounded([measured[f"{p:g}"] for p in PERCENTS]),
+                    "y": list(PERCENTS),
+                    "marker": {"size": 8, "color": line(place)["color"], "symbol": "x"},
+                    "hovertemplate": f"{title}, measured: p%{{y}} %{{x:,.4~g}} ms<extra></extra>",
+                }
+            )
+    layout: Json = {
+        "height": 360,
+        "hovermode": "closest",
+        "xaxis": {"title": {"text": "latency, ms"}, "type": "log"},
+        "yaxis": {"title": {"text": "% of messages"}, "range": [0, 100]},
+    }
+    return Chart(
+        name,
+        "The predicted distribution of the latency end to end and until acknowledged. The table "
+        "below has the figures.",
+        {"data": traces, "layout": layout},
+    )
+
+
+def _shares(latency: PredictedLatency) -> list[float]:
+    last = len(latency.curve_ms) - 1
+    return [100 * number / last for number in range(last + 1)]
