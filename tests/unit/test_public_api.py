@@ -36,7 +36,7 @@ def test_every_name_is_there_and_known_to_type_checkers() -> None:
 
 def test_what_needs_more_than_the_base_installation_has_an_extra() -> None:
     packages = {place.split(".")[1] for place in declared().values()}
-    assert packages - set(penstock._EXTRAS) == {"domain", "kafka"}
+    assert packages - set(penstock._EXTRAS) == {"domain", "kafka", "planner", "producer"}
     assert not set(penstock._EXTRAS) & {"domain", "kafka"}
 
 
