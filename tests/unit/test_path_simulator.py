@@ -168,6 +168,18 @@ def test_a_process_that_did_nothing_for_long_is_cold() -> None:
     )
 
 
+def test_a_cold_process_warms_up_as_it_works() -> None:
+    """A second of rest, then twenty requests one right after the other."""
+    at_s = np.repeat(np.arange(1.0, 6.0), 20) + np.tile(0.01 * np.arange(20), 5)
+    none = np.zeros(100, np.int64)
+    arrivals = Arrivals(at_s, none, none, np.full(100, 100.0))
+    physics = Physics(broker_request=0.001, cold=2.0, cooling=0.1, warming=0.003)
+    took = simulate(PLAIN, arrivals, physics, machines=Machines(cores=1)).produce_s.reshape(5, 20)
+    assert took[:, 0] == pytest.approx(np.full(5, 0.002), rel=0.01)
+    assert np.all(np.diff(took[:, :6], axis=1) < 0)
+    assert np.all(took[:, -1] < 0.0014)
+
+
 def test_work_takes_longer_while_other_cores_work() -> None:
     """Two requests at once on two hyperthreads; one alone is not slowed down."""
     physics = Physics(broker_request=0.001, contention=1.7)

@@ -77,20 +77,21 @@ class _Free:
 
 _FREE = (
     # s until a thread runs that has something to do.
-    _Free("wake", 5e-5, 1e-6, 2e-3),
+    _Free("wake", 4e-5, 1e-6, 2e-3),
     # Standard deviation of the logarithm of CPU times.
-    _Free("spread", 0.4, 0.02, 1.5),
-    # CPU time of a process that did nothing for long, and s until it is cold.
-    _Free("cold", 1.7, 1.0, 6.0),
-    _Free("cooling", 2e-3, 1e-4, 5e-2),
-    # All costs of CPU, relative to what counters say on average: of busy processes.
-    _Free("scale", 0.7, 0.15, 1.3),
+    _Free("spread", 0.8, 0.02, 1.5),
+    # CPU time of a process that did nothing for long, s until it is cold, s of CPU until it is warm.
+    _Free("cold", 2.5, 1.0, 6.0),
+    _Free("cooling", 5e-3, 1e-4, 5e-2),
+    _Free("warming", 5e-4, 1e-6, 1e-2),
+    # All costs of CPU, relative to what counters say on average: of warm processes.
+    _Free("scale", 0.55, 0.15, 1.3),
     # The share of CPU that is spent before a result is out.
-    _Free("before", 0.6, 0.15, 1.0),
+    _Free("before", 0.8, 0.15, 1.0),
     # What a produce request costs, relative to the mean of all requests.
-    _Free("produce", 1.0, 0.25, 3.0),
+    _Free("produce", 0.6, 0.2, 3.0),
     # The follower's share of what a follower's fetch costs.
-    _Free("append", 0.3, 0.05, 0.9),
+    _Free("append", 0.15, 0.03, 0.9),
     # CPU time while the other cores work.
     _Free("contention", 1.3, 1.0, 2.5),
     # s of a piece of work in the background.
@@ -351,6 +352,7 @@ def _physics(known: Costs, logs: Floats) -> Physics:
         spread=value["spread"],
         cold=value["cold"],
         cooling=value["cooling"],
+        warming=value["warming"],
         contention=value["contention"],
         client_delay=value.get("client_delay", 0.0),
         broker_delay=value.get("broker_delay", 0.0),

@@ -123,15 +123,20 @@ def _burst(
     hosts: Table, machines: Table, cores: Table, c: Row, host: int, now_s: float, cpu_s: float
 ) -> float:
     """When the result of a piece of work is out that takes so much CPU."""
+    slower = 1.0
+    if c.cold > 1:
+        # It cools while it does nothing, since others take its caches, and warms up as it works.
+        idle_s = max(0.0, now_s - hosts[host].worked_s)
+        warmth = hosts[host].warmth * math.exp(-idle_s / c.cooling)
+        slower = 1 + (c.cold - 1) * (1 - warmth)
+        hosts[host].warmth = 1 - (1 - warmth) * math.exp(-cpu_s * (1 + c.after) / c.warming)
+    begin_s = now_s + slower * c.wake
     if cpu_s <= 0:
-        return now_s
+        return begin_s
+    cpu_s *= slower
     if c.spread > 0:
         cpu_s *= math.exp(c.spread * np.random.randn() - 0.5 * c.spread * c.spread)
-    if c.cold > 1:
-        # Its caches are filled with the work of others meanwhile.
-        idle_s = max(0.0, now_s - hosts[host].worked_s)
-        cpu_s *= 1 + (c.cold - 1) * (1 - math.exp(-idle_s / c.cooling))
-    return _occupy(hosts, machines, cores, c, host, now_s, cpu_s, cpu_s * (1 + c.after))
+    return _occupy(hosts, machines, cores, c, host, begin_s, cpu_s, cpu_s * (1 + c.after))
 
 
 @_compiled
@@ -379,7 +384,7 @@ def _handle(
     host = brokers[connections[row.connection].broker].host
     work_s = c.broker_request + c.broker_message * row.messages + c.broker_byte * row.size_bytes
     done_s = _burst(hosts, machines, cores, c, host, now_s, work_s)
-    _push(heap, counts, done_s + c.wake, APPENDED, request)
+    _push(heap, counts, done_s, APPENDED, request)
 
 
 @_compiled
@@ -422,7 +427,7 @@ def _advance(
         request.left -= 1
         if o.acks == -1 and request.left == 0:
             done_s = _burst(hosts, machines, cores, c, host, now_s, c.broker_answer)
-            _push(heap, counts, done_s + c.wake, ANSWER_OUT, batch.request)
+            _push(heap, counts, done_s, ANSWER_OUT, batch.request)
     for place in range(partition.reads_begin, partition.reads_end):
         number = reads[partition_reads[place]].reader
         reader = readers[number]
@@ -449,7 +454,7 @@ def _answer_reader(
 ) -> None:
     reader.is_waiting = False
     done_s = _burst(hosts, machines, cores, c, brokers[reader.leader].host, now_s, c.reader_answer)
-    _push(heap, counts, done_s + c.wake, READER_ANSWER_OUT, number)
+    _push(heap, counts, done_s, READER_ANSWER_OUT, number)
 
 
 # --- the loop ------------------------------------------------------------------------------------
@@ -526,7 +531,7 @@ def run(
                 _push(heap, counts, at_s, LINGER, message.queue)
             if _is_due(queue, messages, o, now_s) and not threads[queue.thread].is_serving:
                 threads[queue.thread].is_serving = True
-                _push(heap, counts, now_s + c.wake, SERVE, queue.thread)
+                _push(heap, counts, now_s, SERVE, queue.thread)
             arrived += 1
             continue
         if not has_event or heap[0].at_s > until_s:
@@ -562,7 +567,7 @@ def run(
             thread = threads[queue.thread]
             if _is_due(queue, messages, o, now_s) and not thread.is_serving:
                 thread.is_serving = True
-                _push(heap, counts, now_s + c.wake, SERVE, queue.thread)
+                _push(heap, counts, now_s, SERVE, queue.thread)
 
         elif kind == SERVE:
             thread = threads[what]
@@ -666,12 +671,12 @@ def run(
                 _push(heap, counts, now_s, ANSWER_OUT, what)  # only to read the next one
             elif o.acks == 1:
                 done_s = _burst(hosts, machines, cores, c, host, now_s, c.broker_answer)
-                _push(heap, counts, done_s + c.wake, ANSWER_OUT, what)
+                _push(heap, counts, done_s, ANSWER_OUT, what)
             for number in range(brokers[leader].begin, brokers[leader].end):
                 if followers[number].is_parked:
                     followers[number].is_parked = False
                     done_s = _burst(hosts, machines, cores, c, host, now_s, c.follower_answer)
-                    _push(heap, counts, done_s + c.wake, FOLLOWER_ANSWER_OUT, number)
+                    _push(heap, counts, done_s, FOLLOWER_ANSWER_OUT, number)
 
         elif kind == ANSWER_OUT:  # and the connection's next request is read
             number = requests[what].connection
@@ -718,7 +723,7 @@ def run(
                 _push(heap, counts, at_s, REQUEST_IN, number)
             if not threads[connection.thread].is_serving:
                 threads[connection.thread].is_serving = True
-                _push(heap, counts, now_s + c.wake, SERVE, connection.thread)
+                _push(heap, counts, now_s, SERVE, connection.thread)
 
         elif kind == FOLLOWER_ANSWER_OUT:
             follower = followers[what]
@@ -732,7 +737,7 @@ def run(
             follower.size_bytes = size
             line = 2 * what + BACK
             at_s = _carry(follower_lines, delays_s, line, now_s, o.request_bytes + size)
-            _push(heap, counts, at_s + c.wake, FOLLOWER_ANSWER_IN, what)
+            _push(heap, counts, at_s, FOLLOWER_ANSWER_IN, what)
 
         elif kind == FOLLOWER_ANSWER_IN:  # the follower appends, and fetches again
             follower = followers[what]
@@ -745,7 +750,7 @@ def run(
         elif kind == FOLLOWER_FETCH_IN:
             host = brokers[followers[what].leader].host
             done_s = _burst(hosts, machines, cores, c, host, now_s, c.follower_fetch)
-            _push(heap, counts, done_s + c.wake, FOLLOWER_FETCH_DONE, what)
+            _push(heap, counts, done_s, FOLLOWER_FETCH_DONE, what)
 
         elif kind == FOLLOWER_FETCH_DONE:
             # It says what the follower has; it is answered if there is more, else it waits.
@@ -795,7 +800,7 @@ def run(
                 read.fetched = partition.high_watermark
             reader.available_bytes = 0.0
             at_s = _carry(reader_lines, delays_s, 2 * what + BACK, now_s, size)
-            _push(heap, counts, at_s + c.wake, READER_ANSWER_IN, what)
+            _push(heap, counts, at_s, READER_ANSWER_IN, what)
 
         elif kind == READER_ANSWER_IN:
             # The application gets messages one by one, while the next fetch is under way.
@@ -824,7 +829,7 @@ def run(
         elif kind == READER_FETCH_IN:
             host = brokers[readers[what].leader].host
             done_s = _burst(hosts, machines, cores, c, host, now_s, c.reader_fetch)
-            _push(heap, counts, done_s + c.wake, READER_FETCH_DONE, what)
+            _push(heap, counts, done_s, READER_FETCH_DONE, what)
 
         elif kind == READER_FETCH_DONE:
             reader = readers[what]

@@ -79,6 +79,9 @@ class Physics(Value):
         Bound(ge=1),
         Doc("CPU time of a process that did nothing for long, relative to a busy one: fitted"),
     ] = 1.0
+    warming: Annotated[float, Bound(gt=0), Doc("s of CPU after which it is warm again; fitted")] = (
+        1e-9
+    )
     cooling: Annotated[
         float,
         Bound(gt=0),

@@ -105,8 +105,8 @@ READER = _table(
 )
 # Its followers (fetches of others from it) are followers[begin:end].
 BROKER = _table(host=_int, heap_bytes=_float, pause_until_s=_float, begin=_int, end=_int)
-# A client or a broker: where it runs, and when it last worked.
-HOST = _table(machine=_int, worked_s=_float)
+# A client or a broker: where it runs, when it last worked, and how warm its caches were then, 0 to 1.
+HOST = _table(machine=_int, worked_s=_float, warmth=_float)
 # cpu_s: used altogether. Its cores are cores[begin:end]; none: as many as needed.
 MACHINE = _table(cpu_s=_float, begin=_int, end=_int)
 # One direction of a connection or of a fetch. Delays are drawn from delays_s[begin:end], and
