@@ -50,6 +50,42 @@ def cells(full: float) -> list[Cell]:
     return found
 
 
+def full_cells() -> list[Scenario]:
+    """Producers that always have more to send; none of these is in the calibration."""
+    found = []
+    for batch, size, partitions, rate in (
+        (3, 100, 3, 90_000),
+        (30, 100, 3, 400_000),
+        (10, 400, 3, 200_000),
+        (20, 200, 6, 300_000),
+        (50, 100, 12, 500_000),
+    ):
+        cell = _cell(
+            f"full-{batch}-{size}-{partitions}",
+            "cpu",
+            rate,
+            acks="1",
+            linger=50,
+            batch_num_messages=batch,
+            size=size,
+            partitions=partitions,
+            replication=1,
+        )
+        workload = replace(
+            cell.scenario.workload, arrivals=ConstantArrivals(rate_per_s=rate), duration_s=6.0
+        )
+        found.append(
+            replace(
+                cell.scenario,
+                workload=workload,
+                visibility="off",
+                steady=False,
+                schedule_lag_ms=1_000,
+            )
+        )
+    return found
+
+
 def _cpu(full: float) -> list[Cell]:
     def cell(name: str, rate: float, **changes: Any) -> Cell:
         return _cell(f"cpu-{name}", "cpu", rate * full, **changes)

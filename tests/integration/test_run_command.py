@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from penstock import specs
+from penstock.api.models import observed
 from penstock.domain.cluster import ROUTER
 from penstock.kafka.waiting import wait_until
 from penstock.runs.run_directory import RunDirectory
@@ -112,6 +113,15 @@ def test_a_campaign_on_an_existing_cluster_is_resumed_and_judged(
     wait_until(
         lambda: topic not in cluster.admin.topics(), timeout_s=10, what="the topic to be gone"
     )
+
+    # What a model would learn of it.
+    directory = RunDirectory(two)
+    seen = observed(directory, directory.run(), directory.metrics())
+    assert not seen.is_local and seen.spec.existing is None and seen.brokers is None
+    assert seen.spec.cluster.brokers == 3
+    assert seen.latencies["end_to_end"].mean_ms > 0
+    assert seen.produce_requests_per_s is not None and 10 < seen.produce_requests_per_s < 300
+    assert seen.producer_cores is not None and seen.producer_cores > 0
 
     compared = penstock("compare", "runs/orders", "--json")
     text, stderr = compared.communicate(timeout=120)

@@ -22,7 +22,9 @@ from penstock.models import calibration
 from penstock.models.calibration import LeftOut
 from penstock.models.fitted import FittedModel, blind, check_alike, fit_model, outside, summary
 from penstock.models.forecast import judge
+from penstock.models.observation import Sending
 from penstock.models.path.predict import LatencyScatter, Prediction, Saturated, Scatter
+from penstock.models.throughput import FittedInterval, Interval
 from penstock.report import forecasts
 
 RUNS = tuple(
@@ -306,6 +308,33 @@ def test_show_explains_parameters_and_errors(file: Path) -> None:
     for text in ("client_produce", "s of CPU", "typical error on left-out runs"):
         assert text in result.stdout
     assert json.loads(invoke(model_command, "show", "--model", str(file), "--json").stdout)
+
+
+def test_the_page_of_a_model_has_what_follows_for_throughput_and_disks(tmp_path: Path) -> None:
+    interval = FittedInterval(
+        interval=Interval(base_s=3e-4, per_partition_s=1e-5, per_byte_s=3e-8),
+        r_squared=0.99,
+        sizes_bytes=(200, 12_000),
+        partitions=(3, 12),
+    )
+    seen = Sending(
+        run="full",
+        spec=run_spec(1_000),
+        messages_per_s=30_000,
+        request_messages=10,
+        request_bytes=1_200,
+    )
+    with_it = replace(FITTED, sending=interval, sendings=(seen,))
+    file, page = tmp_path / "model.json", tmp_path / "model.html"
+    file.write_text(specs.dump_json(with_it))
+    assert read_model(file) == with_it
+    result = invoke(model_command, "show", "--model", str(file), "--plot", str(page))
+    assert result.exit_code == 0, result.output
+    text = page.read_text()
+    for part in ("Fig. 4.9", "Fig. 4.10", "Largest batches at 3 partitions", "hours until 500 GB"):
+        assert part in text
+    [one] = predict(scenario(), model=with_it)
+    assert one.most is not None and one.most.messages_per_s > 1_000
 
 
 def test_a_saturated_answer_has_a_page_too() -> None:

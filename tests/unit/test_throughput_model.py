@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.domain.arrivals import ConstantArrivals
+from penstock.domain.cluster import ClientQuotas, ClusterSpec, TopicSpec
 from penstock.domain.errors import BadInput
+from penstock.domain.run import RunSpec
+from penstock.domain.settings import ProducerSettings
+from penstock.domain.workload import Payload, Workload
+from penstock.models.observation import Sending
 from penstock.models.record_batch import batch_bytes
 from penstock.models.requests import produce_request_bytes, uvarint_bytes, wire_bytes
 from penstock.models.storage import broker_use, leaders
@@ -16,7 +24,9 @@ from penstock.models.throughput import (
     Interval,
     ProducerThroughput,
     fit_interval,
+    fit_sending,
     largest_batch,
+    most_sent,
 )
 
 # --- sizes -----------------------------------------------------------------------------------------
@@ -139,13 +149,53 @@ def test_an_interval_is_fitted_with_its_range() -> None:
     assert fitted.interval.per_byte_s == pytest.approx(true.per_byte_s, rel=0.05)
     assert fitted.interval.per_partition_s == pytest.approx(true.per_partition_s, rel=0.1)
     assert fitted.r_squared > 0.98
-    assert set(fitted.r_squared_by_partitions) == {3, 6, 12}
+    assert set(fitted.r_squared_by_partitions) == {"3", "6", "12"}
     assert fitted.outside(6, 3_000) is None
     assert (
         fitted.outside(6, 12_000)
         == "12000 bytes per request: 2.0 times beyond the 200 to 6000 fitted"
     )
     assert "partitions" in (fitted.outside(24, 3_000) or "")
+
+
+def test_the_most_that_a_producer_sends_is_learnt_from_runs_that_offer_more() -> None:
+    true = Interval(base_s=6e-5, per_partition_s=1e-6, per_byte_s=3e-8)
+
+    def spec(batch: int, size: int, partitions: int) -> RunSpec:
+        return RunSpec(
+            name="a",
+            topic=TopicSpec(name="t", partitions=partitions),
+            workload=Workload(
+                arrivals=ConstantArrivals(rate_per_s=1e6), payload=Payload(size_bytes=size)
+            ),
+            settings=ProducerSettings(batch_num_messages=batch),
+        )
+
+    def measured(run: RunSpec) -> Sending:
+        batch = run.settings.batch_num_messages or 1
+        size = batch_bytes(batch, run.workload.payload.mean_bytes)
+        request = produce_request_bytes(size, topic="t")
+        every_s = float(true.seconds(run.topic.partitions, request))
+        return Sending(
+            run=f"{batch}-{size}",
+            spec=run,
+            messages_per_s=min(run.topic.partitions, 3) * batch / every_s,
+            request_messages=batch,
+            request_bytes=request,
+        )
+
+    seen = [measured(spec(*case)) for case in ((1, 100, 3), (10, 100, 3), (100, 100, 12))]
+    seen.append(measured(spec(10, 1_000, 3)))
+    fitted = fit_sending(seen)
+    assert fitted.r_squared == pytest.approx(1)
+    other = spec(30, 300, 6)
+    found = most_sent(fitted, other)
+    assert found.messages_per_s == pytest.approx(measured(other).messages_per_s, rel=0.001)
+    # With one partition there is one connection.
+    assert most_sent(fitted, spec(30, 300, 1)).messages_per_s < found.messages_per_s / 2
+    # Kafka's quotas are per broker.
+    held = replace(other, cluster=ClusterSpec(quotas=ClientQuotas(producer_mb_per_s=1)))
+    assert most_sent(fitted, held).bytes_per_s == pytest.approx([1e6] * 3)
 
 
 def test_consumers_alike() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from penstock.api.arguments import as_path
 from penstock.api.evidence import analyse
@@ -13,6 +15,7 @@ from penstock.api.models import (
     fit_observations,
     new_model,
     observation,
+    sending,
     used_cores,
 )
 from penstock.api.testbeds import attach_testbed
@@ -29,12 +32,14 @@ from penstock.models.design import (
     capacity_per_s,
     first_run,
     further_runs,
+    saturating_runs,
 )
 from penstock.runs import campaign as campaigns
 from penstock.runs.clusters import Clusters, existing_cluster
 from penstock.runs.run_directory import RunDirectory
 
 AnyPath = str | Path
+T = TypeVar("T")
 
 _COPIES = 3
 
@@ -57,6 +62,7 @@ def calibrate(
     most_runs: int | None = None,
     rate_cap_per_s: float | None = None,
     saturate: bool = False,
+    throughput: bool = False,
     out: AnyPath = "runs",
     master: str = "local[*]",
     on_progress: Progress = silent,
@@ -67,8 +73,11 @@ def calibrate(
     `testbed` that stays, or on an `existing` cluster. There, no run sends more than `rate_cap_per_s`
     (200 messages/s) unless `saturate` is given, and calibration ends when partitions become
     under-replicated. `add`: to the runs of the model in the file. `most_runs`: fewer than the design.
+    `throughput`: measure the most that a producer can send, too, by runs that offer more.
     """
     _check(cluster, testbed, existing, most_runs, rate_cap_per_s, saturate)
+    if throughput and existing is not None and not saturate:
+        raise BadInput("`throughput` loads an existing cluster fully", "allow it with `saturate`")
     file = as_path("model", model)
     previous = new_model(file, add)
     own = existing_cluster(existing) if existing is not None else None
@@ -97,25 +106,44 @@ def calibrate(
 
             cores, used = used_cores(measure(first_run(place), "1"))
             full_per_s = capacity_per_s(0 if own is not None else cores, used)
-            further = further_runs(place, full_per_s, most_runs)
-            for number, scenario in enumerate(further, 2):
-                measure(scenario, f"{number} of {len(further) + 1}")
+            # The first again: brokers get faster for minutes, so what was measured first is not
+            # comparable with the rest.
+            ordinary = [*further_runs(place, full_per_s, most_runs), first_run(place)]
+            full = saturating_runs(place) if throughput else []
+            for number, scenario in enumerate((*ordinary, *full), 2):
+                measure(scenario, f"{number} of {len(ordinary) + len(full) + 1}")
         analyse(spark.get(), directories, (), on_progress)
     finally:
         spark.stop()
-    seen, skipped = [], []
-    for directory in directories:
-        try:
-            seen.append(observation(directory))
-        except BadInput as error:
-            skipped.append(error.message)
+    seen, skipped = _usable(directories[1 : 1 + len(ordinary)], observation)
+    sendings, unsaturated = _usable(directories[1 + len(ordinary) :], sending)
     if len(seen) < LEAST_RUNS:
         raise TestbedError(
-            f"{len(skipped)} of {len(directories)} calibration runs cannot be used: {skipped[0]}",
+            f"{len(skipped)} of {len(ordinary)} calibration runs cannot be used: {skipped[0]}",
             "calibrate again on an idle machine",
         )
-    fit = fit_observations(seen, file, previous=previous, skipped=skipped, on_progress=on_progress)
+    fit = fit_observations(
+        seen,
+        file,
+        sendings=sendings,
+        previous=previous,
+        skipped=(*skipped, *unsaturated),
+        on_progress=on_progress,
+    )
     return Calibrated(fit, tuple(directory.path for directory in directories))
+
+
+def _usable(
+    directories: Sequence[RunDirectory], read: Callable[[RunDirectory], T]
+) -> tuple[list[T], list[str]]:
+    """What runs teach, and why others cannot be used."""
+    found, skipped = [], []
+    for directory in directories:
+        try:
+            found.append(read(directory))
+        except BadInput as error:
+            skipped.append(error.message)
+    return found, skipped
 
 
 def _check(
@@ -136,8 +164,9 @@ def _check(
         raise BadInput("`saturate` means that there is no rate cap", "give one of the two")
     if rate_cap_per_s is not None and not rate_cap_per_s > 0:
         raise BadInput(f"a rate cap of {rate_cap_per_s:g} messages/s", "must be above 0")
-    if most_runs is not None and most_runs < LEAST_RUNS:
-        raise BadInput(f"{most_runs} runs are too few", f"use at least {LEAST_RUNS}")
+    # One of them only says how much the others may load.
+    if most_runs is not None and most_runs < LEAST_RUNS + 1:
+        raise BadInput(f"{most_runs} runs are too few", f"use at least {LEAST_RUNS + 1}")
 
 
 def _place(

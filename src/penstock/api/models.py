@@ -19,13 +19,13 @@ from penstock.domain.run import Run, RunSpec
 from penstock.domain.value import several
 from penstock.models import fitted
 from penstock.models.fitted import MODEL_FORMAT, FittedModel
-from penstock.models.observation import BrokerWork, MeasuredLatency, Observation
+from penstock.models.observation import BrokerWork, MeasuredLatency, Observation, Sending
 from penstock.models.path.from_run import KEY_BYTES, path_spec
 from penstock.models.path.predict import PERCENTS
 from penstock.models.record_batch import BATCH_HEADER_BYTES, record_bytes
 from penstock.models.requests import produce_request_bytes
 from penstock.runs.observation import broker_rates, client_cores, young_bytes
-from penstock.runs.run_directory import RunDirectory, find_runs
+from penstock.runs.run_directory import CELLS, RUN, RunDirectory, find_runs
 from penstock.specs.files import read_text, write_file
 from penstock.stats.histogram import Histogram
 
@@ -79,7 +79,7 @@ def fit_model(
     file = as_path("model", model)
     previous = new_model(file, add)
     seen, skipped = [], []
-    for directory in find_runs([as_path("runs", path) for path in several("runs", runs)]):
+    for directory in _find([as_path("runs", path) for path in several("runs", runs)]):
         try:
             seen.append(observation(directory))
         except BadInput as error:
@@ -89,10 +89,22 @@ def fit_model(
     return fit_observations(seen, file, previous=previous, skipped=skipped, on_progress=on_progress)
 
 
+def _find(paths: Sequence[Path]) -> list[RunDirectory]:
+    """Runs, campaigns, and directories of them."""
+    found: list[Path] = []
+    for path in paths:
+        is_either = (path / RUN).exists() or (path / CELLS).exists() or not path.is_dir()
+        below = [] if is_either else sorted(path.iterdir())
+        inside = [one for one in below if (one / RUN).exists() or (one / CELLS).exists()]
+        found += inside or [path]
+    return find_runs(found)
+
+
 def fit_observations(
     seen: Sequence[Observation],
     file: Path,
     *,
+    sendings: Sequence[Sending] = (),
     previous: FittedModel | None = None,
     skipped: Sequence[str] = (),
     on_progress: Progress = silent,
@@ -100,7 +112,7 @@ def fit_observations(
     """Fit a model to what runs taught, and write its file."""
     errors = None if previous is None else fitted.blind(previous, seen)
     made_at = datetime.now(UTC).isoformat(timespec="seconds")
-    model = fitted.fit_model(seen, made_at, previous=previous, say=on_progress)
+    model = fitted.fit_model(seen, made_at, sendings=sendings, previous=previous, say=on_progress)
     write_file(file, specs.dump_json(model))
     return Fit(model, file, tuple(skipped), errors or None)
 
@@ -144,7 +156,7 @@ def observations(paths: Sequence[AnyPath]) -> list[Observation]:
 
 
 def observation(directory: RunDirectory) -> Observation:
-    """What one analysed run teaches."""
+    """What one run teaches; refuses one that must not be used."""
     run = directory.run()
     if not directory.has_metrics:
         raise BadInput(
@@ -152,6 +164,11 @@ def observation(directory: RunDirectory) -> Observation:
         )
     metrics = directory.metrics()
     _check(directory, run, metrics)
+    return observed(directory, run, metrics)
+
+
+def observed(directory: RunDirectory, run: Run, metrics: RunMetrics) -> Observation:
+    """What one analysed run shows."""
     span = (run.measured_from_ns, run.measured_to_ns)
     cores = client_cores(directory.path, *span)
     work = broker_rates(directory.path, *span)
@@ -189,6 +206,29 @@ def observation(directory: RunDirectory) -> Observation:
         is_local=run.spec.existing is None,
         versions=run.versions,
         machine=run.machine,
+    )
+
+
+def sending(directory: RunDirectory) -> Sending:
+    """What the producers of a run achieved that always had more to send."""
+    run = directory.run()
+    counters = [report.counters for report in run.producers if report.counters is not None]
+    requests = sum(one.requests for one in counters)
+    if run.status != "complete" or run.invalid or not directory.has_metrics or not requests:
+        raise BadInput(f"{directory.path}: the run is not valid, not analysed or was not counted")
+    if not any(report.queue_full_s > 0 for report in run.producers):
+        raise BadInput(
+            f"{directory.path}: the producer sent all that was offered", "offer more messages/s"
+        )
+    per_s = directory.metrics().throughput_per_s
+    if per_s is None or per_s.value <= 0:
+        raise BadInput(f"{directory.path}: no message was acknowledged")
+    return Sending(
+        run=run.id,
+        spec=_spec(directory, run),
+        messages_per_s=per_s.value,
+        request_messages=sum(one.messages for one in counters) / requests,
+        request_bytes=sum(one.sent_bytes for one in counters) / requests,
     )
 
 

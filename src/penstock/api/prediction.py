@@ -24,6 +24,7 @@ from penstock.models.forecast import Forecast, Judged, judge
 from penstock.models.path import predict as path_prediction
 from penstock.models.path.predict import MESSAGES, Prediction, Saturated
 from penstock.models.path.spec import ClientName
+from penstock.models.throughput import most_sent
 from penstock.models.traffic import traffic
 from penstock.report import forecasts as pages
 from penstock.runs.matrix import cells
@@ -135,8 +136,8 @@ def predict(
     """Predict the latency of a scenario, or of every cell of its matrix.
 
     `settings`: Kafka property, or another field of the scenario → its value, instead of the file's.
-    `sweep`: one such name → the values to predict in turn. Without a scenario, that of the model's
-    first calibration run is changed.
+    `sweep`: one such name → the values to predict in turn. Without a scenario, that of the lightest
+    calibration run is changed.
     """
     fitted = model if isinstance(model, FittedModel) else read_model(model)
     base = _scenario(scenario, fitted)
@@ -212,6 +213,7 @@ def forecast(
         outside=model.outside(spec),
         compression_ratio=ratio or 1.0,
         traffic=None if isinstance(answer, Saturated) else traffic(spec, answer, ratio or 1.0),
+        most=None if model.sending is None else most_sent(model.sending, spec, ratio or 1.0),
     )
 
 
@@ -270,8 +272,8 @@ def _scenario(scenario: AnyPath | Scenario | None, model: FittedModel) -> Scenar
     if isinstance(scenario, Scenario):
         return scenario
     if scenario is None:
-        data = specs.to_data(model.observations[0].spec)
-        return specs.parse(data, Scenario, "model")
+        lightest = min(model.observations, key=lambda one: one.messages_per_s)
+        return specs.parse(specs.to_data(lightest.spec), Scenario, "model")
     file = as_path("scenario", scenario)
     return schedule.resolve_scenario(specs.load(file, Scenario), file.parent)
 
@@ -284,6 +286,14 @@ def _data(one: Forecast) -> dict[str, Any]:
         "outside": one.outside,
         "compression_ratio": one.compression_ratio,
         "traffic": one.traffic,
+        "most": None
+        if one.most is None
+        else {
+            "messages_per_s": one.most.messages_per_s,
+            "sent_mb_per_s": float(one.most.bytes_per_s.sum()) / 1e6,
+            "payload_share": one.most.payload_share,
+            "limited_by": one.most.limited_by,
+        },
         **(
             {"saturated": answer, "reason": str(answer)}
             if isinstance(answer, Saturated)

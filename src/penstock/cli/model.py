@@ -14,8 +14,9 @@ from penstock.domain.cluster import ClusterSpec
 from penstock.domain.run import Existing
 from penstock.models.fitted import FittedModel
 from penstock.models.path.physics import Physics
-from penstock.report import forecasts, formatting
+from penstock.report import forecasts, formatting, model_page
 from penstock.specs import to_data
+from penstock.specs.files import write_file
 from penstock.specs.schema import json_schema
 
 model_file = click.option(
@@ -54,6 +55,11 @@ def model() -> None:
 )
 @click.option("--saturate", is_flag=True, help="On an existing cluster, send without a rate cap.")
 @click.option(
+    "--throughput",
+    is_flag=True,
+    help="Also measure the most that a producer can send: five runs that offer more.",
+)
+@click.option(
     "--runs", "most_runs", type=click.IntRange(min=1), help="Make at most this many runs."
 )
 @model_file
@@ -68,6 +74,7 @@ def calibrate(
     client_properties: Path | None,
     rate_cap: float | None,
     saturate: bool,
+    throughput: bool,
     most_runs: int | None,
     file: Path,
     add: bool,
@@ -98,6 +105,7 @@ def calibrate(
             most_runs=most_runs,
             rate_cap_per_s=rate_cap,
             saturate=saturate,
+            throughput=throughput,
             out=out,
             master=master,
             on_progress=say,
@@ -126,16 +134,21 @@ def fit(runs: tuple[Path, ...], skip_unusable: bool, file: Path, add: bool, as_j
 
 @model.command()
 @model_file
+@click.option("--plot", type=options.PATH, help="Write a page with charts to this HTML file.")
 @options.as_json
-def show(file: Path, as_json: bool) -> None:
+def show(file: Path, plot: Path | None, as_json: bool) -> None:
     """Show what a model knows, from which runs, and how well."""
     found = penstock.read_model(file)
+    if plot is not None:
+        write_file(plot, model_page.render(found))
     if as_json:
         output.emit_json(found)
         return
     output.outcome(f"{forecasts.about(found)}.")
     _tables(found)
     output.table(*_physics(found))
+    if plot is not None:
+        output.note(f"Plot: {plot}")
 
 
 def _show_fit(fit: Fit, as_json: bool) -> None:

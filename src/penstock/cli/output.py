@@ -5,7 +5,9 @@ Results go to standard output, progress and errors to standard error, so `--json
 
 from __future__ import annotations
 
+import re
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -21,6 +23,8 @@ _out = Console(highlight=False)
 if not _out.is_terminal:
     _out.width = 10_000  # a pipe has no edge to fold or cut cells at
 _err = Console(stderr=True, highlight=False)
+_NUMBERS = re.compile(r"[\d.,]+")
+_SAME_LINE_S = 10.0
 
 
 def outcome(sentence: str) -> None:
@@ -102,15 +106,18 @@ class Bar:
 
     def __init__(self, drawn: rich.progress.Progress | None) -> None:
         self._drawn = drawn
-        self._said = ""
+        self._said, self._said_s = "", -_SAME_LINE_S
         self._task = drawn.add_task("…", total=None, left="") if drawn else None
 
     def say(self, text: str) -> None:
         if self._drawn is not None and self._task is not None:
             self._drawn.update(self._task, description=text)
-        elif text != self._said:  # lines stay, so none twice
+            return
+        # In a log lines stay: one that differs in its numbers only comes every ten seconds.
+        words, now_s = _NUMBERS.sub("", text), time.monotonic()
+        if words != self._said or now_s - self._said_s >= _SAME_LINE_S:
             _err.print(text, markup=False)
-            self._said = text
+            self._said, self._said_s = words, now_s
 
     def step(self, done: int, total: int, text: str, seconds_left: float) -> None:
         left = f"about {duration(seconds_left)} left"

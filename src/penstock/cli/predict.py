@@ -76,7 +76,7 @@ def predict(
 ) -> None:
     """Predict the latency of SCENARIO by a model, with 90 % intervals.
 
-    Without SCENARIO, that of the model's first calibration run is used, changed by --set and --sweep.
+    Without SCENARIO, that of the lightest calibration run is used, changed by --set and --sweep.
     Exits with 10 if the load is above what the cluster can carry.
     """
     with output.progress() as say:

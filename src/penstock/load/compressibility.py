@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
-import pyarrow
-
 from penstock.domain.workload import Workload
+from penstock.extras import require
 from penstock.load.bodies import bodies
 
 # Of one batch; a larger one compresses no better, and a producer's own limit is near.
@@ -22,6 +21,9 @@ def compression_ratio(
     """Bytes before compression over bytes after it, of batches of so many messages."""
     if compression_type in (None, "none"):
         return 1.0
+    require("testbed", "pyarrow")
+    import pyarrow  # only where something is compressed
+
     codec = pyarrow.Codec(_CODECS[str(compression_type)])
     rng = Random(f"{seed}.compressibility")
     body = bodies(workload.payload.content, rng)

@@ -55,7 +55,7 @@ _NEVER_MS = 60_000.0
 _MESSAGES = 6_000
 _SEED = 1
 # Rounds of a fit: how far it looks, as a standard deviation of logarithms; points per parameter.
-_RADII, _RADII_AGAIN = (0.6, 0.4, 0.3, 0.2, 0.15, 0.1), (0.15,)
+_RADII, _RADII_AGAIN = (0.6, 0.4, 0.3, 0.2, 0.15, 0.1), (0.3, 0.15)
 _POINTS = 3
 # How far parameters are from the usual: a standard deviation of logarithms.
 _USUAL = 1.5

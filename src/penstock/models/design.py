@@ -14,8 +14,9 @@ The design: each run makes another cost or queue dominate, so that the costs can
     keyed    10 ms links, keys, light (emulated networks only)     fetches over links
 
 The first runs at a rate that any machine carries. The rates of the others follow from what it
-measured: a share of the requests/s at which the processors would be full. Fewer runs take the first
-of the list. On a cluster that others use, every rate is at most the cap, and runs that need more than
+measured: a share of the requests/s at which the processors would be full. It is made again at the end,
+since brokers get faster for minutes, and only then is learnt from. Fewer runs take the first of the
+list. On a cluster that others use, every rate is at most the cap, and runs that need more than
 it are left out unless saturation is allowed.
 """
 
@@ -24,7 +25,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from penstock.domain.arrivals import PoissonArrivals
+from penstock.domain.arrivals import ConstantArrivals, PoissonArrivals
 from penstock.domain.cluster import ClusterSpec, TopicSpec
 from penstock.domain.consumers import Consumers
 from penstock.domain.network import Link, LinkCondition
@@ -94,14 +95,50 @@ _RECIPES = (
 )
 
 
+# Messages per batch, bytes of a message, partitions, and messages/s: more than small machines take.
+# What cannot be sent waits in the client's queue, and nothing is dropped.
+_SATURATING = (
+    (1, 100, 3, 40_000),
+    (10, 100, 3, 250_000),
+    (100, 100, 3, 600_000),
+    (10, 1_000, 3, 120_000),
+    (10, 100, 12, 250_000),
+)
+_SATURATING_S = 6.0
+
+
+def saturating_runs(place: Place) -> list[Scenario]:
+    """Runs whose producer always has more to send: what they send is the most it can."""
+    return [
+        Scenario(
+            name=f"calibrate-full-{batch}-{size}-{partitions}",
+            cluster=place.cluster,
+            existing=place.existing,
+            topic=TopicSpec(
+                name=f"penstock-calibrate-full-{batch}-{size}-{partitions}", partitions=partitions
+            ),
+            workload=Workload(
+                arrivals=ConstantArrivals(rate_per_s=rate),
+                payload=Payload(size_bytes=size),
+                duration_s=_SATURATING_S,
+            ),
+            settings=ProducerSettings(acks="1", linger_ms=50, batch_num_messages=batch),
+            visibility="off",
+            steady=False,
+            schedule_lag_ms=1_000,
+        )
+        for batch, size, partitions, rate in _SATURATING
+    ]
+
+
 def first_run(place: Place) -> Scenario:
     """The run that says how much the others may load."""
     return _scenario(_RECIPES[0], LIGHT_PER_S, place)
 
 
 def further_runs(place: Place, full_per_s: float, most: int | None = None) -> list[Scenario]:
-    """The other runs of the design. `full_per_s`: see `capacity_per_s`; `most`: runs altogether, the
-    first included."""
+    """The other runs of the design. `full_per_s`: see `capacity_per_s`; `most`: runs altogether, with
+    the first, which is made twice."""
     has_network = place.cluster.network is not None
     is_capped = place.cap_per_s is not None
     usable = [
@@ -110,7 +147,7 @@ def further_runs(place: Place, full_per_s: float, most: int | None = None) -> li
         if (has_network or not recipe.link_ms) and not (is_capped and recipe.needs == "saturating")
     ]
     if most is not None:
-        usable = usable[: most - 1]
+        usable = usable[: most - 2]
     return [_scenario(recipe, recipe.share * full_per_s, place) for recipe in usable]
 
 

@@ -16,8 +16,9 @@ from penstock.domain.errors import BadInput
 from penstock.domain.run import RunSpec
 from penstock.domain.value import Doc, Value
 from penstock.models.calibration import LeftOut, Say, errors, fit
-from penstock.models.observation import Observation
+from penstock.models.observation import Observation, Sending
 from penstock.models.path.predict import PathModel
+from penstock.models.throughput import LEAST_POINTS, FittedInterval, fit_sending
 
 # A file of another format is refused, with its number.
 MODEL_FORMAT = 1
@@ -57,6 +58,12 @@ class FittedModel(Value):
         tuple[LeftOut, ...], Doc("how each run was predicted by a fit of the others")
     ]
     history: Annotated[tuple[FitRecord, ...], Doc("earlier fits, the oldest first")] = ()
+    sendings: Annotated[
+        tuple[Sending, ...], Doc("runs whose producers always had more to send")
+    ] = ()
+    sending: Annotated[
+        FittedInterval | None, Doc("[f_p] fitted to those: the interval of requests by their size")
+    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -91,10 +98,12 @@ def fit_model(
     observations: Sequence[Observation],
     made_at: str,
     *,
+    sendings: Sequence[Sending] = (),
     previous: FittedModel | None = None,
     say: Say = lambda _: None,
 ) -> FittedModel:
-    """Fit a model to runs, and to those of an earlier model if there is one."""
+    """Fit a model to runs, and to those of an earlier model if there is one. `sendings`: runs whose
+    producers always had more to send."""
     known = () if previous is None else previous.observations
     seen = {one.run for one in known}
     every = (*known, *(one for one in observations if one.run not in seen))
@@ -105,12 +114,15 @@ def fit_model(
     # Of a cluster elsewhere, nobody knows the machines.
     cores = int(first.machine.get("cores", 0)) if first.is_local else 0
     found = fit(every, cores=cores, is_shared=first.is_local, say=say)
+    saturated = (*(() if previous is None else previous.sendings), *sendings)
     return FittedModel(
         made_at=made_at,
         path=found.model,
         observations=every,
         left_out=found.left_out,
         history=() if previous is None else (*previous.history, previous.record),
+        sendings=saturated,
+        sending=fit_sending(saturated) if len(saturated) >= LEAST_POINTS else None,
     )
 
 

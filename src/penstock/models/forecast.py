@@ -9,14 +9,8 @@ from penstock.domain.metrics import Estimate
 from penstock.domain.run import RunSpec
 from penstock.models.observation import Observation
 from penstock.models.path.predict import PERCENTS, PredictedLatency, Prediction, Saturated
+from penstock.models.throughput import Throughput
 from penstock.models.traffic import Traffic
-
-# Steps of the path, in the order of a message's way, and what a run can measure of them.
-MEASURED_PARTS: Mapping[str, tuple[str, ...]] = {
-    "until appended": ("wait", "queue", "append"),
-    "until visible": ("replicate",),
-    "fetch": ("fetch",),
-}
 
 
 @dataclass(frozen=True)
@@ -32,6 +26,8 @@ class Forecast:
     outside: tuple[str, ...] = ()
     compression_ratio: float = 1.0
     traffic: Traffic | None = None
+    # The most that one producer could send; none: not calibrated.
+    most: Throughput | None = None
 
     @property
     def prediction(self) -> Prediction | None:
@@ -108,10 +104,16 @@ def _statistic(latency: PredictedLatency, name: str) -> Estimate:
 
 
 def _parts(answer: Prediction, seen: Observation) -> list[PartBeside]:
-    rows = []
-    for name, steps in MEASURED_PARTS.items():
-        measured = seen.parts_ms.get(name)
-        rows.append(PartBeside(name, sum(answer.parts_ms[step] for step in steps), measured))
-        if len(steps) > 1:
-            rows += [PartBeside(f"  {step}", answer.parts_ms[step], None) for step in steps]
-    return rows
+    """By what a run can measure, and the steps of the first part."""
+    steps = {step: answer.parts_ms[step] for step in ("wait", "queue", "append")}
+    appended_ms = sum(steps.values())
+    # As measured: until the watcher or a consumer has it.
+    visible_ms = answer.latencies["commit"].mean_ms.value
+    parts = {
+        "until appended": appended_ms,
+        "until visible": visible_ms,
+        "fetch": sum(answer.parts_ms.values()) - appended_ms - visible_ms,
+    }
+    rows = [PartBeside(name, ms, seen.parts_ms.get(name)) for name, ms in parts.items()]
+    inner = [PartBeside(f"  {step}", ms, None) for step, ms in steps.items()]
+    return [rows[0], *inner, *rows[1:]]

@@ -60,6 +60,24 @@ class BrokerWork(Value):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Sending(Value):
+    """What producers achieved that always had more to send."""
+
+    run: Annotated[str, Doc("id of the run")]
+    spec: RunSpec
+    messages_per_s: Annotated[float, Bound(gt=0), Doc("acknowledged, of all producers")]
+    request_messages: Annotated[float, Bound(gt=0), Doc("mean, by the producers' counters")]
+    request_bytes: Annotated[float, Bound(gt=0), Doc("mean, by the producers' counters")]
+
+    @property
+    def interval_s(self) -> float:
+        """Between two requests of a connection: one per producer and broker that leads a partition."""
+        leading = min(self.spec.topic.partitions, self.spec.cluster.brokers)
+        connections = self.spec.workload.producers * leading
+        return connections * self.request_messages / self.messages_per_s
+
+
+@dataclass(frozen=True, kw_only=True)
 class Observation(Value):
     """One run, as a model sees it."""
 

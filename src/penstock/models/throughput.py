@@ -24,22 +24,26 @@ Valid within the range of sizes and partition counts that f was fitted on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
 
 from penstock.domain.errors import BadInput
+from penstock.domain.run import RunSpec
 from penstock.domain.value import Bound, Doc, Value
-from penstock.models.record_batch import batch_bytes
+from penstock.models.observation import Sending
+from penstock.models.path.from_run import KEY_BYTES, client_spec
+from penstock.models.path.spec import ClientName
+from penstock.models.record_batch import batch_bytes, record_bytes
 from penstock.models.requests import produce_request_bytes
+from penstock.models.storage import leaders
 
 Floats = npt.NDArray[np.float64]
-ClientName = Literal["librdkafka", "java"]
 
-_LEAST_POINTS = 3
+LEAST_POINTS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,15 +61,16 @@ class Interval(Value):
         return np.asarray(self.base_s + self.per_partition_s * counts + self.per_byte_s * sizes)
 
 
-@dataclass(frozen=True)
-class FittedInterval:
+@dataclass(frozen=True, kw_only=True)
+class FittedInterval(Value):
     """f with how well it fits, and the range of what it was fitted on."""
 
     interval: Interval
-    # Of the whole, and per number of partitions where there are enough points.
     r_squared: float
-    r_squared_by_partitions: dict[int, float]
-    sizes_bytes: tuple[float, float]
+    r_squared_by_partitions: Annotated[
+        Mapping[str, float], Doc("where a number of partitions has enough points")
+    ] = field(default_factory=dict)
+    sizes_bytes: Annotated[tuple[float, float], Doc("of requests")]
     partitions: tuple[int, int]
 
     def outside(self, partitions: int, size_bytes: float) -> str | None:
@@ -89,10 +94,10 @@ def fit_interval(
     )
     if not counts.shape == sizes.shape == seconds.shape or counts.ndim != 1:
         raise BadInput("partitions, sizes and intervals must be lists of the same length")
-    if counts.size < _LEAST_POINTS or np.unique(sizes).size < 2:
+    if counts.size < LEAST_POINTS or np.unique(sizes).size < 2:
         raise BadInput(
             f"{counts.size} measurements of {np.unique(sizes).size} sizes are too few",
-            f"measure at least {_LEAST_POINTS}, with two sizes of requests or more",
+            f"measure at least {LEAST_POINTS}, with two sizes of requests or more",
         )
     if np.any(seconds <= 0) or not np.all(np.isfinite(seconds)):
         raise BadInput("an interval must be a number of seconds above 0")
@@ -107,15 +112,45 @@ def fit_interval(
     )
     predicted = interval.seconds(counts, sizes)
     return FittedInterval(
-        interval,
-        _r_squared(seconds, predicted),
-        {
-            int(count): _r_squared(seconds[where], predicted[where])
+        interval=interval,
+        r_squared=_r_squared(seconds, predicted),
+        r_squared_by_partitions={
+            f"{count:g}": _r_squared(seconds[where], predicted[where])
             for count in np.unique(counts)
-            if (where := counts == count).sum() >= _LEAST_POINTS
+            if (where := counts == count).sum() >= LEAST_POINTS
         },
-        (float(sizes.min()), float(sizes.max())),
-        (int(counts.min()), int(counts.max())),
+        sizes_bytes=(float(sizes.min()), float(sizes.max())),
+        partitions=(int(counts.min()), int(counts.max())),
+    )
+
+
+def fit_sending(runs: Sequence[Sending]) -> FittedInterval:
+    """f_p from runs whose producers always had more to send."""
+    return fit_interval(
+        [run.spec.topic.partitions for run in runs],
+        [run.request_bytes for run in runs],
+        [run.interval_s for run in runs],
+    )
+
+
+def most_sent(fitted: FittedInterval, run: RunSpec, compression_ratio: float = 1.0) -> Throughput:
+    """The most that one producer of a run could send, in batches that are full."""
+    path = client_spec(run)
+    key = None if run.workload.keys is None else KEY_BYTES
+    value = run.workload.payload.mean_bytes
+    each = float(record_bytes(round(value), key_bytes=key)) / compression_ratio
+    count = max(1, min(path.batch_messages, int(path.batch_bytes / each)))
+    quota = run.cluster.quotas.producer_mb_per_s
+    model = ProducerThroughput(
+        interval=fitted.interval, topic=run.topic.name, by_key=run.workload.keys is not None
+    )
+    return model.predict(
+        leaders(run.topic.partitions, run.cluster.brokers),
+        count,
+        value,
+        key_bytes=key,
+        compression_ratio=compression_ratio,
+        quota_bytes_per_s=None if quota is None else 1e6 * quota,
     )
 
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 
-from plotly.offline import get_plotlyjs
-
+from penstock.extras import require
 from penstock.report.charts import DASHES, MOST_LINES, PALETTE, Chart
 from penstock.report.markup import Markup, data_script, join, tag, text
 
@@ -57,6 +56,9 @@ def document(title: str, header: Markup, parts: Sequence[Section | Markup | None
     style = package.joinpath("page.css").read_text(encoding="utf-8")
     scripts: list[str] = []
     if charts:  # without any there is nothing to draw with five megabytes
+        require("analysis", "plotly")
+        from plotly.offline import get_plotlyjs  # takes half a second to import
+
         data = {
             "charts": [{"id": c.id, "figure": c.figure, "is_choice": c.is_choice} for c in charts],
             "palette": PALETTE,

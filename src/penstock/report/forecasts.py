@@ -78,14 +78,14 @@ def judged_outcome(every: Sequence[Judged]) -> str:
     if inside:
         held = sum(bool(figure.is_inside) for figure in inside)
         clauses.append(f"{held} of {len(inside)} measured figures lie in the 90 % intervals")
-    for statistic, name in (("mean", "mean"), ("99", "p99")):
-        ratios = [
-            formatting.ratio(figure.measured_ms, figure.predicted.value) or "as predicted"
+    if len(every) == 1:
+        off = [
+            f"{name} {formatting.ratio(figure.measured_ms, figure.predicted.value) or 'equal'}"
+            for statistic, name in (("mean", "mean"), ("99", "p99"))
             for figure in figures
-            if figure.latency == "end_to_end" and figure.statistic == statistic
+            if (figure.latency, figure.statistic) == ("end_to_end", statistic)
         ]
-        if len(ratios) == 1:
-            clauses.append(f"the {name} end to end was {ratios[0]} of what was predicted")
+        clauses.append(f"measured against predicted, end to end: {formatting.listed(off)}")
     if refused:
         clauses.append(f"{refused} of {len(every)} runs count as saturated")
     return f"{_capital('; '.join(clauses))}."
@@ -168,6 +168,10 @@ def traffic(one: Forecast, disk_gb: float | None = None) -> Table:
         ["onto the fullest disk", formatting.quantity(max(found.disk_mb_per_s), "mb_per_s")],
         ["fullest disk over the mean", formatting.significant(found.imbalance)],
     ]
+    if one.most is not None:
+        most = float(one.most.bytes_per_s.sum()) / 1e6
+        rows.append(["most that one producer can send", formatting.quantity(most, "mb_per_s")])
+        rows.append(["… messages", formatting.quantity(one.most.messages_per_s, "per_s")])
     if disk_gb is not None:
         days = formatting.significant(found.days_until_full(disk_gb))
         rows.append([f"days until {disk_gb:g} GB are full", days])
@@ -338,7 +342,11 @@ def render_judged(every: Sequence[Judged], model: FittedModel) -> str:
 
 def about(model: FittedModel) -> str:
     """Where the model comes from."""
-    machine = ", ".join(f"{name} {value}" for name, value in model.machine.items() if value)
+    machine = ", ".join(
+        f"{name} {value}"
+        for name, value in model.machine.items()
+        if value and name != "load_average"
+    )
     kafka = model.versions.get("kafka", "")
     return (
         f"By a model of {len(model.observations)} runs, fitted {model.made_at}"

@@ -130,7 +130,7 @@ def _burst(
         warmth = hosts[host].warmth * math.exp(-idle_s / c.cooling)
         slower = 1 + (c.cold - 1) * (1 - warmth)
         hosts[host].warmth = 1 - (1 - warmth) * math.exp(-cpu_s * (1 + c.after) / c.warming)
-    begin_s = now_s + slower * c.wake
+    begin_s: float = now_s + slower * c.wake
     if cpu_s <= 0:
         return begin_s
     cpu_s *= slower
@@ -572,19 +572,9 @@ def run(
         elif kind == SERVE:
             thread = threads[what]
             number = _next_request(
-                thread,
-                thread_queues,
-                queues,
-                messages,
-                connections,
-                batches,
-                requests,
-                heap,
-                counts,
-                o,
-                c,
-                now_s,
-            )
+                thread, thread_queues, queues, messages, connections, batches, requests, heap,
+                counts, o, c, now_s,
+            )  # fmt: skip
             thread.is_serving = number >= 0
             if number >= 0:
                 request = requests[number]
@@ -612,20 +602,9 @@ def run(
             if not connection.is_reading:
                 connection.is_reading = True
                 _handle(
-                    what,
-                    requests,
-                    batches,
-                    connections,
-                    brokers,
-                    hosts,
-                    machines,
-                    cores,
-                    heap,
-                    counts,
-                    o,
-                    c,
-                    now_s,
-                )
+                    what, requests, batches, connections, brokers, hosts, machines, cores, heap,
+                    counts, o, c, now_s,
+                )  # fmt: skip
             else:
                 if connection.unread_first < 0:
                     connection.unread_first = what
@@ -647,25 +626,10 @@ def run(
                 if partition.copies_begin == partition.copies_end:
                     # Without followers it is readable at once.
                     _advance(
-                        partition,
-                        copies,
-                        partition_copies,
-                        reads,
-                        partition_reads,
-                        log,
-                        batches,
-                        requests,
-                        readers,
-                        brokers,
-                        hosts,
-                        machines,
-                        cores,
-                        heap,
-                        counts,
-                        o,
-                        c,
-                        now_s,
-                    )
+                        partition, copies, partition_copies, reads, partition_reads, log,
+                        batches, requests, readers, brokers, hosts, machines, cores, heap,
+                        counts, o, c, now_s,
+                    )  # fmt: skip
             host = brokers[leader].host
             if o.acks == 0:
                 _push(heap, counts, now_s, ANSWER_OUT, what)  # only to read the next one
@@ -691,20 +655,9 @@ def run(
             else:
                 connection.unread_first = requests[following].next
                 _handle(
-                    following,
-                    requests,
-                    batches,
-                    connections,
-                    brokers,
-                    hosts,
-                    machines,
-                    cores,
-                    heap,
-                    counts,
-                    o,
-                    c,
-                    now_s,
-                )
+                    following, requests, batches, connections, brokers, hosts, machines, cores,
+                    heap, counts, o, c, now_s,
+                )  # fmt: skip
 
         elif kind == ANSWER_IN:
             request = requests[what]
@@ -763,25 +716,10 @@ def run(
                 if copy.replicated < copy.carried:
                     copy.replicated = copy.carried
                     _advance(
-                        partition,
-                        copies,
-                        partition_copies,
-                        reads,
-                        partition_reads,
-                        log,
-                        batches,
-                        requests,
-                        readers,
-                        brokers,
-                        hosts,
-                        machines,
-                        cores,
-                        heap,
-                        counts,
-                        o,
-                        c,
-                        now_s,
-                    )
+                        partition, copies, partition_copies, reads, partition_reads, log,
+                        batches, requests, readers, brokers, hosts, machines, cores, heap,
+                        counts, o, c, now_s,
+                    )  # fmt: skip
             if has_more:
                 host = brokers[follower.leader].host
                 done_s = _burst(hosts, machines, cores, c, host, now_s, c.follower_answer)

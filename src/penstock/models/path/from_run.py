@@ -85,8 +85,13 @@ _KNOWN_OF_CONSUMERS = {"fetch.min.bytes", "fetch.wait.max.ms"}
 
 
 def path_spec(run: RunSpec, client: ClientName = "librdkafka") -> PathSpec:
-    """Clients, topic and settings of a run."""
+    """Clients, topic and settings of a run; refuses one with what the simulator does not know."""
     _check_known(run)
+    return client_spec(run, client)
+
+
+def client_spec(run: RunSpec, client: ClientName = "librdkafka") -> PathSpec:
+    """The same without a look at what the simulator does not know."""
     given, read, default = run.settings, run.consumers.settings, _DEFAULTS[client]
     in_flight = _IDEMPOTENT_IN_FLIGHT if given.enable_idempotence else default.in_flight
     return PathSpec(

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 import numpy as np
-from scipy.stats import t as student
+from scipy.special import ndtri, stdtrit
 
 from penstock.domain.metrics import Estimate
 from penstock.domain.run import RunSpec
@@ -38,7 +38,7 @@ MESSAGES = 20_000
 # A queue grows if its latency at the end is this many times that in the middle, and at least this.
 _GROWTH, _GROWTH_S = 1.5, 0.05
 _CONFIDENCE = 0.9
-_BISECTIONS = 12
+_BISECTIONS, _LIMIT_MESSAGES = 8, 3_000
 _CURVE_POINTS = 201
 # What machines are when they cost nothing: only settings and links are left.
 _FREE = Physics()
@@ -91,8 +91,9 @@ class PathModel(Value):
     @property
     def deviations(self) -> float:
         """So many standard deviations on each side hold 90 %; more if few runs taught them."""
-        degrees = self.runs - 1 if self.runs > 1 else np.inf
-        return float(student.ppf((1 + _CONFIDENCE) / 2, degrees))
+        share = (1 + _CONFIDENCE) / 2
+        # Student's t.
+        return float(stdtrit(self.runs - 1, share) if self.runs > 1 else ndtri(share))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,7 +152,7 @@ def predict(
 ) -> Prediction | Saturated:
     """Predict the run, or say that its load is too high. `messages`: how many to simulate."""
 
-    def case(rate_share: float = 1.0) -> Case:
+    def case(rate_share: float = 1.0, messages: int = messages) -> Case:
         return Case.of(
             run,
             messages,
@@ -170,7 +171,9 @@ def predict(
             low, high = 0.0, 1.0
             for _ in range(_BISECTIONS):
                 share = (low + high) / 2
-                slower = case(share).simulate(model.physics, model.machines, seed)
+                slower = case(share, min(messages, _LIMIT_MESSAGES)).simulate(
+                    model.physics, model.machines, seed
+                )
                 low, high = (low, share) if _takes_too_much(model, slower) else (share, high)
             limit_per_s = min(limit_per_s, low * offered_per_s)
         return Saturated(offered_per_s=offered_per_s, limit_per_s=limit_per_s, reason=reason)
