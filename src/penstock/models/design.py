@@ -89,7 +89,7 @@ _RECIPES = (
     ),
     _Recipe("single", 0.4, ProducerSettings(acks="1", linger_ms=0), partitions=1),
     _Recipe("batches", 4.0, ProducerSettings(acks="all", linger_ms=5), partitions=1),
-    _Recipe("groups", 0.4, _LINGER_0, clients=3, needs="saturating"),
+    _Recipe("groups", 0.4, _LINGER_0, clients=3),
     _Recipe("linked", 0.16, replace(_LINGER_0, in_flight=1), partitions=1, link_ms=_LINK_MS),
     _Recipe("keyed", 0.05, ProducerSettings(acks="all", linger_ms=5), keys=1_000, link_ms=_LINK_MS),
 )
