@@ -22,6 +22,7 @@ it are left out unless saturation is allowed.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -33,6 +34,7 @@ from penstock.domain.network.delay_constant import ConstantDelay
 from penstock.domain.run import Existing
 from penstock.domain.scenario import Scenario
 from penstock.domain.settings import ProducerSettings
+from penstock.domain.warm_up import WarmUpLimits
 from penstock.domain.workload import Payload, Workload
 
 SECONDS = 12.0
@@ -104,7 +106,7 @@ _SATURATING = (
     (10, 1_000, 3, 120_000),
     (10, 100, 12, 250_000),
 )
-_SATURATING_S = 6.0
+_SATURATING_S, _SATURATING_WARM_UP_S = 6.0, 20.0
 
 
 def saturating_runs(place: Place) -> list[Scenario]:
@@ -126,6 +128,8 @@ def saturating_runs(place: Place) -> list[Scenario]:
             visibility="off",
             steady=False,
             schedule_lag_ms=1_000,
+            # The brokers are warm from the runs before.
+            cluster_warm_up=WarmUpLimits(limit_s=_SATURATING_WARM_UP_S),
         )
         for batch, size, partitions, rate in _SATURATING
     ]
@@ -177,8 +181,8 @@ def _scenario(recipe: _Recipe, rate_per_s: float, place: Place) -> Scenario:
             replication=place.replication,
         ),
         workload=Workload(
-            # Each producer sends its share.
-            arrivals=PoissonArrivals(rate_per_s=round(rate_per_s / recipe.clients, 1)),
+            # Each producer sends its share; together no more than the cap.
+            arrivals=PoissonArrivals(rate_per_s=math.floor(10 * rate_per_s / recipe.clients) / 10),
             producers=recipe.clients,
             keys=recipe.keys,
             payload=Payload(size_bytes=recipe.size_bytes),
