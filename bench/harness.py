@@ -10,6 +10,7 @@ import os
 import platform
 import signal
 import statistics
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ import psutil
 
 from penstock import __version__, specs
 from penstock.cli import output
-from penstock.domain.errors import PenstockError
+from penstock.domain.errors import PenstockError, TestbedError
 from penstock.domain.progress import Progress
 from penstock.domain.warm_up import RequestKind
 from penstock.runs.warm_up import warm_up
@@ -96,6 +97,21 @@ def warmed(cluster: Cluster, say: Progress, *kinds: RequestKind) -> None:
         done = warm_up(cluster, kind, on_progress=say)
         if done is not None and done.sentence:
             _cold.append(done.sentence)
+
+
+def kafka_tool(cluster: Cluster, command: list[str]) -> str:
+    """Run one of Kafka's own tools (class and arguments) on the first producer's host; its output."""
+    argv = [str(cluster.toolchain.java.path), "-cp", cluster.toolchain.classpath, *command]
+    done = subprocess.run(
+        cluster.command_on("producer-1", argv),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={"PATH": os.defpath, **cluster.lease.environment},
+    )
+    if done.returncode:
+        raise TestbedError(f"{command[0]} failed:\n{(done.stdout + done.stderr)[-2000:]}")
+    return done.stdout
 
 
 def machine() -> dict[str, Any]:

@@ -17,10 +17,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 import random
 import re
-import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from harness import Row, main
+from harness import Row, kafka_tool, main
 from model_cells import CLUSTER, SECONDS, Cell, cells, full_cells
 from penstock import specs
 from penstock.analysis.background import BackgroundSpark
@@ -251,17 +249,10 @@ def _java(cluster: Cluster, cell: Cell, number: int) -> Measured:
         *(f"acks={spec.settings.acks}", f"linger.ms={spec.settings.linger_ms:g}"),
         "enable.idempotence=false",
     ]
-    argv = [str(cluster.toolchain.java.path), "-cp", cluster.toolchain.classpath, *command]
-    done = subprocess.run(
-        cluster.command_on("producer-1", argv),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={"PATH": os.defpath, **cluster.lease.environment},
-    )
-    lines = list(_JAVA.finditer(done.stdout))
-    if done.returncode or not lines:
-        raise TestbedError(f"ProducerPerformance failed:\n{(done.stdout + done.stderr)[-2000:]}")
+    text = kafka_tool(cluster, command)
+    lines = list(_JAVA.finditer(text))
+    if not lines:
+        raise TestbedError(f"ProducerPerformance printed no figures:\n{text[-2000:]}")
     mean, p50, _p95, p99 = (float(value) for value in lines[-1].groups())
     latency = MeasuredLatency(count=1, mean_ms=mean, percentiles_ms={"50": p50, "99": p99})
     return Measured({"produce": latency}, None)

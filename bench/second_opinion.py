@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +26,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from harness import Figure, Row, main, warmed
+from harness import Figure, Row, kafka_tool, main, warmed
 from penstock.domain.arrivals import ConstantArrivals
 from penstock.domain.cluster import ClusterSpec, TopicSpec
 from penstock.domain.errors import TestbedError
@@ -161,7 +160,7 @@ def _producer_performance(
         *(f"linger.ms={linger_ms}", "enable.idempotence=false"),
         f"max.in.flight.requests.per.connection={IN_FLIGHT}",
     ]
-    text = _java(cluster, command)
+    text = kafka_tool(cluster, command)
     lines = list(_PERCENTILES.finditer(text))
     if not lines:
         raise TestbedError(f"ProducerPerformance said nothing we understand:\n{text[-2000:]}")
@@ -177,25 +176,11 @@ def _end_to_end_latency(cluster: Cluster, turn: int, messages: int) -> tuple[flo
         *("--bootstrap-server", servers, "--topic", topic, "--num-records", str(messages)),
         *("--producer-acks", "all", "--record-size", str(SIZE_BYTES)),
     ]
-    text = _java(cluster, command)
+    text = kafka_tool(cluster, command)
     match = _END_TO_END.search(text)
     if match is None:
         raise TestbedError(f"EndToEndLatency said nothing we understand:\n{text[-2000:]}")
     return float(match[1]), float(match[2])
-
-
-def _java(cluster: Cluster, command: list[str]) -> str:
-    argv = [str(cluster.toolchain.java.path), "-cp", cluster.toolchain.classpath, *command]
-    done = subprocess.run(
-        cluster.command_on("producer-1", argv),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={"PATH": os.defpath, **cluster.lease.environment},
-    )
-    if done.returncode:
-        raise TestbedError(f"{command[0]} failed:\n{(done.stdout + done.stderr)[-2000:]}")
-    return done.stdout
 
 
 if __name__ == "__main__":

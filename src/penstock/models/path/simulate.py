@@ -52,8 +52,8 @@ class PathTimes:
 
     @property
     def append_to_visible_s(self) -> Floats:
-        """As a run measures it: until the watcher or a consumer has it, whoever is first. Without
-        a watcher, until it is readable."""
+        """As a run measures it: until the watcher or a consumer receives the message, whichever
+        comes first; without a watcher, until the message is readable."""
         if np.all(np.isnan(self.seen_s)):
             return self.readable_s - self.appended_s
         return np.fmin(self.seen_s, self.received_s) - self.appended_s
