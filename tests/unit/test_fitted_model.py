@@ -25,7 +25,7 @@ from penstock.models.forecast import judge
 from penstock.models.observation import Sending
 from penstock.models.path.predict import LatencyScatter, Prediction, Saturated, Scatter
 from penstock.models.throughput import FittedInterval, Interval
-from penstock.report import forecasts
+from penstock.report import forecast_page, forecasts
 
 RUNS = tuple(
     observed(run_spec(rate, acks=acks, linger_ms=linger))
@@ -340,5 +340,5 @@ def test_the_page_of_a_model_has_what_follows_for_throughput_and_disks(tmp_path:
 def test_a_saturated_answer_has_a_page_too() -> None:
     one = forecast(FITTED, run_spec(50_000, batch_num_messages=1), messages=1_000)
     assert isinstance(one.answer, Saturated)
-    page = forecasts.render([one], FITTED)
+    page = forecast_page.render([one], FITTED)
     assert "grows without bound" in page

@@ -26,7 +26,7 @@ from penstock.models.path.predict import MESSAGES, Prediction, Saturated
 from penstock.models.path.spec import ClientName
 from penstock.models.throughput import most_sent
 from penstock.models.traffic import traffic
-from penstock.report import forecasts as pages
+from penstock.report import forecast_page, forecasts
 from penstock.runs.matrix import cells
 from penstock.runs.run_directory import find_runs
 from penstock.specs.files import write_file
@@ -55,7 +55,7 @@ class Forecasts:
 
     @property
     def outcome(self) -> str:
-        return pages.outcome(self.every, self.over)
+        return forecasts.outcome(self.every, self.over)
 
     def to_data(self) -> dict[str, Any]:
         return {
@@ -68,7 +68,7 @@ class Forecasts:
     def plot(self, file: AnyPath) -> Path:
         """Write the page with tables and charts."""
         path = as_path("file", file)
-        write_file(path, pages.render(self.every, self.model, self.over))
+        write_file(path, forecast_page.render(self.every, self.model, self.over))
         return path
 
 
@@ -84,7 +84,7 @@ class JudgedRuns:
 
     @property
     def outcome(self) -> str:
-        return pages.judged_outcome(self.every)
+        return forecasts.judged_outcome(self.every)
 
     def to_data(self) -> dict[str, Any]:
         return {
@@ -120,7 +120,7 @@ class JudgedRuns:
     def plot(self, file: AnyPath) -> Path:
         """Write the page with tables and charts."""
         path = as_path("file", file)
-        write_file(path, pages.render_judged(self.every, self.model))
+        write_file(path, forecast_page.render_judged(self.every, self.model))
         return path
 
 
