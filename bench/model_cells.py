@@ -19,6 +19,7 @@ from penstock.domain.scenario import Scenario
 from penstock.domain.settings import ProducerSettings
 from penstock.domain.workload import Payload, Workload
 from penstock.load.contents.web_log import WebLogContent
+from penstock.runs.experiments.catching_up import CatchUp
 
 SECONDS = 12.0
 # Hosts for as many clients as any cell has.
@@ -83,6 +84,22 @@ def full_cells() -> list[Scenario]:
                 schedule_lag_ms=1_000,
             )
         )
+    return found
+
+
+def reading_cells() -> list[tuple[CatchUp, Scenario]]:
+    """Consumers that are behind; none of these is in the calibration."""
+    found = []
+    for size, batch, partitions, most_bytes in (
+        (300, 300, 6, None),
+        (2_000, 50, 3, None),
+        (5_000, 20, 6, None),
+        (200, 100, 12, 50_000),
+    ):
+        settings = {} if most_bytes is None else {"max.partition.fetch.bytes": most_bytes}
+        cell = _cell(f"read-{size}", "cpu", 100, size=size, partitions=partitions)
+        scenario = replace(cell.scenario, consumers=Consumers(count=1, settings=settings))
+        found.append((CatchUp(size, batch, partitions, 3, settings), scenario))
     return found
 
 

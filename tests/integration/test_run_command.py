@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from penstock import specs
-from penstock.api.models import observed
+from penstock.api.observations import observed
 from penstock.domain.cluster import ROUTER
 from penstock.kafka.waiting import wait_until
 from penstock.runs.run_directory import RunDirectory

@@ -20,7 +20,6 @@ from penstock.models.record_batch import batch_bytes
 from penstock.models.requests import produce_request_bytes, uvarint_bytes, wire_bytes
 from penstock.models.storage import broker_use, leaders
 from penstock.models.throughput import (
-    ConsumerThroughput,
     Interval,
     ProducerThroughput,
     fit_interval,
@@ -198,16 +197,6 @@ def test_the_most_that_a_producer_sends_is_learnt_from_runs_that_offer_more() ->
     assert most_sent(fitted, held).bytes_per_s == pytest.approx([1e6] * 3)
 
 
-def test_consumers_alike() -> None:
-    model = ConsumerThroughput(
-        interval=Interval(base_s=0.002, per_byte_s=5e-9), batches_per_partition=3
-    )
-    read = model.predict((2, 2, 0), 10, 1_000)
-    assert read.request_bytes.tolist() == [6_000, 6_000, 0]
-    assert read.messages_per_s == pytest.approx(2 * 60 / (0.002 + 6_000 * 5e-9))
-    assert read.limited_by == ("client", "client", "nothing")
-
-
 def test_bad_input_is_named() -> None:
     model = ProducerThroughput(interval=Interval(base_s=0.001))
     with pytest.raises(BadInput, match="leaders"):
@@ -220,8 +209,6 @@ def test_bad_input_is_named() -> None:
         largest_batch(model, (1,), 100, 10)
     with pytest.raises(BadInput, match="not above 0"):
         ProducerThroughput(interval=Interval(base_s=-1)).predict((1,), 1, 100)
-    with pytest.raises(BadInput, match="assigned"):
-        ConsumerThroughput(interval=Interval(base_s=0.001)).predict((0,), 1, 100)
 
 
 # --- storage ---------------------------------------------------------------------------------------

@@ -9,24 +9,18 @@ from typing import TypeVar
 
 from penstock.api.arguments import as_path
 from penstock.api.evidence import analyse
-from penstock.api.models import (
-    DEFAULT_MODEL,
-    Fit,
-    fit_observations,
-    new_model,
-    observation,
-    sending,
-    used_cores,
-)
+from penstock.api.models import DEFAULT_MODEL, Fit, fit_observations, new_model
+from penstock.api.observations import observation, sending, used_cores
 from penstock.api.testbeds import attach_testbed
 from penstock.domain.cluster import ClusterSpec
 from penstock.domain.errors import BadInput, TestbedError
 from penstock.domain.progress import Progress, silent
 from penstock.domain.run import Existing
 from penstock.domain.scenario import Scenario
-from penstock.kafka.connection import ExistingCluster
+from penstock.kafka.connection import ExistingCluster, KafkaCluster
 from penstock.models.calibration import LEAST_RUNS
 from penstock.models.design import (
+    CATCHING_UP,
     DEFAULT_CAP_PER_S,
     Place,
     capacity_per_s,
@@ -34,8 +28,11 @@ from penstock.models.design import (
     further_runs,
     saturating_runs,
 )
+from penstock.models.observation import Reading
 from penstock.runs import campaign as campaigns
 from penstock.runs.clusters import Clusters, existing_cluster
+from penstock.runs.experiments.catching_up import CatchUp, catch_up
+from penstock.runs.matrix import cells
 from penstock.runs.run_directory import RunDirectory
 
 AnyPath = str | Path
@@ -73,7 +70,8 @@ def calibrate(
     `testbed` that stays, or on an `existing` cluster. There, no run sends more than `rate_cap_per_s`
     (200 messages/s) unless `saturate` is given, and calibration ends when partitions become
     under-replicated. `add`: to the runs of the model in the file. `most_runs`: fewer than the design.
-    `throughput`: measure the most that a producer can send, too, by runs that offer more.
+    `throughput`: measure the most that a producer can send, too, by runs that offer more; and the
+    most that a consumer can read that is behind.
     """
     _check(cluster, testbed, existing, most_runs, rate_cap_per_s, saturate)
     if throughput and existing is not None and not saturate:
@@ -112,6 +110,15 @@ def calibrate(
             full = saturating_runs(place) if throughput else []
             for number, scenario in enumerate((*ordinary, *full), 2):
                 measure(scenario, f"{number} of {len(ordinary) + len(full) + 1}")
+            readings = []
+            if throughput:
+                with clusters.of(cells(first_run(place), "calibration")[0].spec) as reached:
+                    into = as_path("out", out) / "calibrate-reading"
+                    readings = [
+                        read_behind(reached, catching, into, on_progress)
+                        for catching in catching_up(place)
+                    ]
+                _check_replicas(own)
         analyse(spark.get(), directories, (), on_progress)
     finally:
         spark.stop()
@@ -126,11 +133,41 @@ def calibrate(
         seen,
         file,
         sendings=sendings,
+        readings=readings,
         previous=previous,
         skipped=(*skipped, *unsaturated),
         on_progress=on_progress,
     )
     return Calibrated(fit, tuple(directory.path for directory in directories))
+
+
+def read_behind(
+    cluster: KafkaCluster, what: CatchUp, out: Path, on_progress: Progress = silent
+) -> Reading:
+    """Measure how fast one consumer reads that is behind."""
+    on_progress(f"calibration: {what.name}")
+    done = catch_up(cluster, what, out / what.name, on_progress)
+    return Reading(
+        name=what.name,
+        message_bytes=what.message_bytes,
+        partitions=what.partitions,
+        messages_per_s=done.messages_per_s,
+        fetch_messages=done.fetch_messages,
+    )
+
+
+def catching_up(place: Place) -> list[CatchUp]:
+    """The readings of the design."""
+    return [
+        CatchUp(
+            size,
+            batch,
+            partitions,
+            place.replication,
+            {} if most_bytes is None else {"max.partition.fetch.bytes": most_bytes},
+        )
+        for size, batch, partitions, most_bytes in CATCHING_UP
+    ]
 
 
 def _usable(

@@ -1,41 +1,33 @@
-"""Public API: models from runs: what run directories teach, the fit, and its file."""
+"""Public API: models from runs: the fit, and its file."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from penstock import specs
 from penstock.api.arguments import as_path
-from penstock.domain.cluster import ClusterSpec
-from penstock.domain.errors import BadInput, TestbedError
-from penstock.domain.metrics import Distribution, RunMetrics
+from penstock.api.observations import teach
+from penstock.domain.errors import BadInput
 from penstock.domain.progress import Progress, silent
-from penstock.domain.run import Run, RunSpec
 from penstock.domain.value import several
 from penstock.models import fitted
+from penstock.models.calibration import Here, Hire
 from penstock.models.fitted import MODEL_FORMAT, FittedModel
-from penstock.models.observation import BrokerWork, MeasuredLatency, Observation, Sending
-from penstock.models.path.from_run import KEY_BYTES, path_spec
-from penstock.models.path.predict import PERCENTS
-from penstock.models.record_batch import BATCH_HEADER_BYTES, record_bytes
-from penstock.models.requests import produce_request_bytes
-from penstock.runs.observation import broker_rates, client_cores, young_bytes
-from penstock.runs.run_directory import CELLS, RUN, RunDirectory, find_runs
+from penstock.models.observation import Observation, Reading, Sending
 from penstock.specs.files import read_text, write_file
-from penstock.stats.histogram import Histogram
 
 AnyPath = str | Path
 
 DEFAULT_MODEL = "model.json"
-# More brokers than a testbed can have.
-_MOST_BROKERS = 16
-# Parts of a latency as a run measures them → as predictions name them.
-_PARTS = {"until appended": "produce", "until visible": "commit", "fetch": "fetch"}
+# A fit to fewer is over before Spark would have started and compiled the simulator.
+_MANY_RUNS = 40
 
 
 @dataclass(frozen=True)
@@ -69,35 +61,43 @@ def fit_model(
     model: AnyPath = DEFAULT_MODEL,
     add: bool = False,
     skip_unusable: bool = False,
+    master: str = "local[*]",
     on_progress: Progress = silent,
 ) -> Fit:
-    """Fit a model to run directories, and write it to the file `model`.
+    """Fit a model to run directories and `facts.json` files, and write it to the file `model`.
 
     `add`: to those that the file's model was fitted to already, too. `skip_unusable`: leave out runs
-    that are not valid, cold, unsteady or not analysed, instead of refusing them.
+    that are not valid, cold, unsteady or not analysed, instead of refusing them. `master`: of Spark,
+    which simulates the runs if there are 40 or more.
     """
     file = as_path("model", model)
     previous = new_model(file, add)
-    seen, skipped = [], []
-    for directory in _find([as_path("runs", path) for path in several("runs", runs)]):
-        try:
-            seen.append(observation(directory))
-        except BadInput as error:
-            if not skip_unusable:
-                raise
-            skipped.append(error.message)
-    return fit_observations(seen, file, previous=previous, skipped=skipped, on_progress=on_progress)
+    taught = teach([as_path("runs", path) for path in several("runs", runs)], skip_unusable)
+    known = 0 if previous is None else len(previous.observations)
+    with _hired(known + len(taught.observations), master, on_progress) as hire:
+        return fit_observations(
+            taught.observations,
+            file,
+            readings=taught.readings,
+            previous=previous,
+            skipped=taught.skipped,
+            hire=hire,
+            on_progress=on_progress,
+        )
 
 
-def _find(paths: Sequence[Path]) -> list[RunDirectory]:
-    """Runs, campaigns, and directories of them."""
-    found: list[Path] = []
-    for path in paths:
-        is_either = (path / RUN).exists() or (path / CELLS).exists() or not path.is_dir()
-        below = [] if is_either else sorted(path.iterdir())
-        inside = [one for one in below if (one / RUN).exists() or (one / CELLS).exists()]
-        found += inside or [path]
-    return find_runs(found)
+@contextmanager
+def _hired(runs: int, master: str, say: Progress) -> Iterator[Hire]:
+    """Who simulates: this process, or Spark where there are many runs."""
+    if runs < _MANY_RUNS:
+        yield Here
+        return
+    from penstock.analysis.session import scoped
+    from penstock.analysis.workers import SparkWorkers
+
+    say(f"starting Spark on {master} for {runs} runs")
+    with scoped(master, app="penstock-fit") as spark:
+        yield partial(SparkWorkers, spark)
 
 
 def fit_observations(
@@ -105,14 +105,24 @@ def fit_observations(
     file: Path,
     *,
     sendings: Sequence[Sending] = (),
+    readings: Sequence[Reading] = (),
     previous: FittedModel | None = None,
     skipped: Sequence[str] = (),
+    hire: Hire = Here,
     on_progress: Progress = silent,
 ) -> Fit:
     """Fit a model to what runs taught, and write its file."""
     errors = None if previous is None else fitted.blind(previous, seen)
     made_at = datetime.now(UTC).isoformat(timespec="seconds")
-    model = fitted.fit_model(seen, made_at, sendings=sendings, previous=previous, say=on_progress)
+    model = fitted.fit_model(
+        seen,
+        made_at,
+        sendings=sendings,
+        readings=readings,
+        previous=previous,
+        hire=hire,
+        say=on_progress,
+    )
     write_file(file, specs.dump_json(model))
     return Fit(model, file, tuple(skipped), errors or None)
 
@@ -147,159 +157,3 @@ def read_model(path: AnyPath = DEFAULT_MODEL) -> FittedModel:
             "make one: penstock model calibrate, or model fit RUNS",
         )
     return specs.load(file, FittedModel)
-
-
-def observations(paths: Sequence[AnyPath]) -> list[Observation]:
-    """What the runs in these directories teach; refuses runs that must not be used."""
-    places = [as_path("paths", path) for path in several("paths", paths)]
-    return [observation(directory) for directory in find_runs(places)]
-
-
-def observation(directory: RunDirectory) -> Observation:
-    """What one run teaches; refuses one that must not be used."""
-    run = directory.run()
-    if not directory.has_metrics:
-        raise BadInput(
-            f"{directory.path}: the run is not analysed yet", f"penstock analyze {directory.path}"
-        )
-    metrics = directory.metrics()
-    _check(directory, run, metrics)
-    return observed(directory, run, metrics)
-
-
-def observed(directory: RunDirectory, run: Run, metrics: RunMetrics) -> Observation:
-    """What one analysed run shows."""
-    span = (run.measured_from_ns, run.measured_to_ns)
-    cores = client_cores(directory.path, *span)
-    work = broker_rates(directory.path, *span)
-    counters = [report.counters for report in run.producers if report.counters is not None]
-    messages_per_s = metrics.counts.sent / metrics.seconds_measured
-    counted = sum(one.messages for one in counters)
-    share = messages_per_s / counted if counted else 0.0
-    return Observation(
-        run=run.id,
-        spec=_spec(directory, run),
-        messages_per_s=messages_per_s,
-        latencies={
-            name: _latency(distribution)
-            for name, distribution in (
-                ("produce", metrics.acknowledgement),
-                ("commit", metrics.parts.get("commit")),
-                ("end_to_end", metrics.latency),
-            )
-            if distribution is not None
-        },
-        parts_ms={
-            name: metrics.parts[part].mean_ms.value
-            for name, part in _PARTS.items()
-            if part in metrics.parts
-        },
-        # Counted from the start of each client, so per message and not per second.
-        produce_requests_per_s=share * sum(one.requests for one in counters) if counted else None,
-        sent_bytes_per_message=(
-            sum(one.sent_bytes for one in counters) / counted if counted else None
-        ),
-        compression_ratio=_compression_ratio(run),
-        producer_cores=_sum(cores, "producer-"),
-        consumer_cores=_sum(cores, "consumer-"),
-        brokers=BrokerWork.of(work, young_bytes(directory.path)) if work else None,
-        is_local=run.spec.existing is None,
-        versions=run.versions,
-        machine=run.machine,
-    )
-
-
-def sending(directory: RunDirectory) -> Sending:
-    """What the producers of a run achieved that always had more to send."""
-    run = directory.run()
-    counters = [report.counters for report in run.producers if report.counters is not None]
-    requests = sum(one.requests for one in counters)
-    if run.status != "complete" or run.invalid or not directory.has_metrics or not requests:
-        raise BadInput(f"{directory.path}: the run is not valid, not analysed or was not counted")
-    if not any(report.queue_full_s > 0 for report in run.producers):
-        raise BadInput(
-            f"{directory.path}: the producer sent all that was offered", "offer more messages/s"
-        )
-    per_s = directory.metrics().throughput_per_s
-    if per_s is None or per_s.value <= 0:
-        raise BadInput(f"{directory.path}: no message was acknowledged")
-    return Sending(
-        run=run.id,
-        spec=_spec(directory, run),
-        messages_per_s=per_s.value,
-        request_messages=sum(one.messages for one in counters) / requests,
-        request_bytes=sum(one.sent_bytes for one in counters) / requests,
-    )
-
-
-def used_cores(directory: RunDirectory) -> tuple[float, float]:
-    """Cores of the machine of a run, and how many of them brokers and clients used."""
-    run = directory.run()
-    if run.status != "complete":
-        raise TestbedError(f"{directory.path}: the run {run.status}: {run.reason}")
-    span = (run.measured_from_ns, run.measured_to_ns)
-    brokers = sum(one.cpu_cores for one in broker_rates(directory.path, *span).values())
-    clients = sum(client_cores(directory.path, *span).values())
-    return float(run.machine.get("cores", 0)), brokers + clients
-
-
-def _check(directory: RunDirectory, run: Run, metrics: RunMetrics) -> None:
-    path, fix = directory.path, "leave it out (`--skip-unusable`), or run it again"
-    if run.status != "complete" or run.invalid:
-        why = run.reason or "; ".join(run.invalid) or run.status
-        raise BadInput(f"{path}: the run is not valid: {why}", fix)
-    if run.coldness:
-        raise BadInput(f"{path}: {run.coldness}", fix)
-    if metrics.unsteadiness:
-        raise BadInput(f"{path}: the run was not steady: {metrics.unsteadiness}", fix)
-    if metrics.latency is None or metrics.acknowledgement is None:
-        raise BadInput(f"{path}: the run has no latencies", fix)
-    try:
-        path_spec(run.spec)
-    except BadInput as error:
-        raise BadInput(f"{path}: {error.message}", "leave it out (`--skip-unusable`)") from None
-
-
-def _spec(directory: RunDirectory, run: Run) -> RunSpec:
-    """The run's spec; of a run on another cluster, with as many brokers as that has."""
-    if run.spec.existing is None:
-        return run.spec
-    if run.brokers is None or run.brokers > _MOST_BROKERS:
-        raise BadInput(
-            f"{directory.path}: the cluster had {run.brokers or 'an unknown number of'} brokers; a "
-            f"model knows up to {_MOST_BROKERS}",
-            "leave it out",
-        )
-    return replace(run.spec, existing=None, cluster=ClusterSpec(brokers=run.brokers))
-
-
-def _compression_ratio(run: Run) -> float:
-    """Bytes of records over what was sent of them, by the producers' counters."""
-    counters = [report.counters for report in run.producers if report.counters is not None]
-    messages = sum(one.messages for one in counters)
-    if run.spec.settings.compression_type in (None, "none") or not messages:
-        return 1.0
-    key = None if run.spec.workload.keys is None else KEY_BYTES
-    mean = sum(one.message_bytes for one in counters) / messages - (key or 0)
-    records = messages * float(record_bytes(round(mean), key_bytes=key))
-    requests = sum(one.requests for one in counters)
-    around = BATCH_HEADER_BYTES + produce_request_bytes(0, topic=run.spec.topic.name)
-    sent = sum(one.sent_bytes for one in counters) - requests * around
-    return records / sent if sent > 0 else 1.0
-
-
-def _latency(distribution: Distribution) -> MeasuredLatency:
-    histogram = Histogram.of_distribution(distribution)
-    percentiles = histogram.percentiles(PERCENTS)
-    return MeasuredLatency(
-        count=distribution.count,
-        mean_ms=distribution.mean_ms.value,
-        percentiles_ms={
-            f"{percent:g}": ns / 1e6 for percent, ns in zip(PERCENTS, percentiles, strict=True)
-        },
-    )
-
-
-def _sum(cores: dict[str, float], prefix: str) -> float | None:
-    found = [used for name, used in cores.items() if name.startswith(prefix)]
-    return sum(found) if found else None

@@ -11,7 +11,8 @@ import numpy as np
 
 from penstock import specs
 from penstock.api.arguments import as_path
-from penstock.api.models import DEFAULT_MODEL, observation, read_model
+from penstock.api.models import DEFAULT_MODEL, read_model
+from penstock.api.observations import observation
 from penstock.domain.errors import BadInput
 from penstock.domain.progress import Progress, silent
 from penstock.domain.run import RunSpec
@@ -24,6 +25,7 @@ from penstock.models.forecast import Forecast, Judged, judge
 from penstock.models.path import predict as path_prediction
 from penstock.models.path.predict import MESSAGES, Prediction, Saturated
 from penstock.models.path.spec import ClientName
+from penstock.models.reading import ReadThroughput, most_read
 from penstock.models.throughput import most_sent
 from penstock.models.traffic import traffic
 from penstock.report import forecast_page, forecasts
@@ -206,15 +208,28 @@ def forecast(
         batch = 1.0 if isinstance(answer, Saturated) else answer.batch_messages
         ratio = compression_ratio(spec.workload, codec, batch, spec.seed)
         answer = predicted(ratio)
+    read = _most_read(model, spec, answer)
     return Forecast(
         spec.name,
         spec,
         answer,
-        outside=model.outside(spec),
+        outside=(*model.outside(spec), *(() if read is None else read.outside)),
         compression_ratio=ratio or 1.0,
         traffic=None if isinstance(answer, Saturated) else traffic(spec, answer, ratio or 1.0),
         most=None if model.sending is None else most_sent(model.sending, spec, ratio or 1.0),
+        most_read=read,
     )
+
+
+def _most_read(
+    model: FittedModel, spec: RunSpec, answer: Prediction | Saturated
+) -> ReadThroughput | None:
+    """What a consumer would read that is behind, of the batches that the run sends."""
+    is_compressed = spec.settings.compression_type not in (None, "none")
+    # What decompressing costs was not measured.
+    if model.reading is None or isinstance(answer, Saturated) or is_compressed:
+        return None
+    return most_read(model.reading, spec, answer.batch_messages)
 
 
 def axis(name: str) -> str:
@@ -294,6 +309,7 @@ def _data(one: Forecast) -> dict[str, Any]:
             "payload_share": one.most.payload_share,
             "limited_by": one.most.limited_by,
         },
+        "most_read": one.most_read,
         **(
             {"saturated": answer, "reason": str(answer)}
             if isinstance(answer, Saturated)

@@ -57,7 +57,7 @@ def model() -> None:
 @click.option(
     "--throughput",
     is_flag=True,
-    help="Also measure the most that a producer can send: five runs that offer more.",
+    help="Also measure the most that a producer can send and a consumer can read; 4 min more.",
 )
 @click.option(
     "--runs", "most_runs", type=click.IntRange(min=1), help="Make at most this many runs."
@@ -122,12 +122,25 @@ def calibrate(
 )
 @model_file
 @_add
+@click.option(
+    "--master",
+    default="local[*]",
+    show_default=True,
+    help="Spark master that simulates the runs if there are 40 or more.",
+)
 @options.as_json
-def fit(runs: tuple[Path, ...], skip_unusable: bool, file: Path, add: bool, as_json: bool) -> None:
-    """Fit a model to RUNS (directories of runs or campaigns)."""
+def fit(
+    runs: tuple[Path, ...],
+    skip_unusable: bool,
+    file: Path,
+    add: bool,
+    master: str,
+    as_json: bool,
+) -> None:
+    """Fit a model to RUNS: directories of runs or campaigns, and facts.json of experiments."""
     with output.progress() as say:
         fitted = penstock.fit_model(
-            runs, model=file, add=add, skip_unusable=skip_unusable, on_progress=say
+            runs, model=file, add=add, skip_unusable=skip_unusable, master=master, on_progress=say
         )
     _show_fit(fitted, as_json)
 
@@ -178,6 +191,8 @@ def _show_fit(fit: Fit, as_json: bool) -> None:
 def _tables(found: FittedModel) -> None:
     output.table(*forecasts.errors(found.record, found.history[-1] if found.history else None))
     output.table(*forecasts.left_out(found))
+    if found.reading is not None:
+        output.table(*forecasts.readings(found, found.reading))
 
 
 def _physics(found: FittedModel) -> tuple[list[str], list[list[str]]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 
 from penstock.domain.run import ClientCounters
 
@@ -22,4 +23,21 @@ def counters(statistics: bytes | None) -> ClientCounters | None:
         sent_bytes=given["tx_bytes"],
         received_bytes=given["rx_bytes"],
         round_trip_ms=total_us / round_trips / 1000 if round_trips else None,
+    )
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """What a consumer has fetched since it started."""
+
+    answers: int = 0
+    messages: int = 0
+
+
+def fetched(statistics: str | bytes) -> Fetched:
+    """By a consumer's statistics."""
+    given = json.loads(statistics)
+    return Fetched(
+        answers=sum(b["req"].get("Fetch", 0) for b in given["brokers"].values()),
+        messages=given["rxmsgs"],
     )

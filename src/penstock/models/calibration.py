@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any, Protocol, TypeVar
 
 import numpy as np
 from scipy.optimize import lsq_linear, nnls
@@ -37,6 +37,7 @@ from penstock.models.path.simulate import PathTimes
 from penstock.models.path.spec import Floats, Machines
 
 Say = Callable[[str], object]
+T = TypeVar("T")
 
 LEAST_RUNS = 3
 # At most so many fits with runs left out: of many runs, several are left out at once.
@@ -116,6 +117,27 @@ class LeftOut(Value):
     ]
 
 
+class Workers(Protocol):
+    """Has items, and computes something of each of them: here, or on many machines."""
+
+    def each(self, function: Callable[[Any], T], numbers: Sequence[int]) -> list[T]:
+        """The function of the items with these numbers, in their order."""
+
+
+# From items and what is to be made of each before anything is computed.
+Hire = Callable[[Sequence[Any], Callable[[Any], Any]], Workers]
+
+
+class Here:
+    """Computes in this process, one after the other."""
+
+    def __init__(self, items: Sequence[Any], prepare: Callable[[Any], Any]) -> None:
+        self._items = [prepare(item) for item in items]
+
+    def each(self, function: Callable[[Any], T], numbers: Sequence[int]) -> list[T]:
+        return [function(self._items[number]) for number in numbers]
+
+
 @dataclass(frozen=True)
 class Calibration:
     """A fitted model, and how good it is."""
@@ -129,39 +151,42 @@ def fit(
     *,
     cores: int,
     is_shared: bool = True,
+    hire: Hire = Here,
     say: Say = lambda _: None,
 ) -> Calibration:
-    """Fit a model to measured runs."""
+    """Fit a model to measured runs. `hire`: who simulates them."""
     if len(observations) < LEAST_RUNS:
         raise BadInput(
             f"{len(observations)} runs are too few to fit a model",
             f"measure at least {LEAST_RUNS} that differ in load, acks and batching",
         )
     machines = Machines(cores, is_shared)
-    every = [_Run.of(one) for one in observations]
-    say(f"fitting the path of messages to {len(every)} runs")
-    best = _fitted(every, machines, None, _RADII)
+    say(f"fitting the path of messages to {len(observations)} runs")
+    fitting = _Fitting(observations, hire(observations, _Run.of), machines)
+    every = range(len(observations))
+    best = fitting.best(every, None, _RADII)
     folds = [every[number::_FOLDS] for number in range(min(_FOLDS, len(every)))]
-    others, misses = [], []
+    others: list[Physics] = []
+    misses: dict[int, list[_Miss]] = {}
     for number, fold in enumerate(folds):
         say(f"checking the fit on runs that are left out: {number + 1} of {len(folds)}")
-        rest = [run for run in every if run not in fold]
-        logs = _fitted(rest, machines, best, _RADII_AGAIN)
-        other = _physics(_counted(rest), logs)
+        rest = [one for one in every if one not in fold]
+        other = _physics(fitting.counted(rest), fitting.best(rest, best, _RADII_AGAIN))
         others.append(other)
-        for run in fold:
-            misses.append((run, _misses(run, run.simulate(other, machines))))
-    order = {run.seen.run: number for number, run in enumerate(every)}
-    misses.sort(key=lambda miss: order[miss[0].seen.run])
+        misses |= zip(fold, fitting.misses(fold, other), strict=True)
+    in_order = [misses[number] for number in every]
     model = PathModel(
-        physics=_physics(_counted(every), best),
+        physics=_physics(fitting.counted(every), best),
         cores=cores,
         is_shared=is_shared,
         others=tuple(others),
-        scatter=_scatter([miss for _, of_run in misses for miss in of_run]),
+        scatter=_scatter([miss for of_run in in_order for miss in of_run]),
         runs=len(every),
     )
-    left_out = (LeftOut(run=run.seen.run, errors=_by_latency(each)) for run, each in misses)
+    left_out = (
+        LeftOut(run=seen.run, errors=_by_latency(of_run))
+        for seen, of_run in zip(observations, in_order, strict=True)
+    )
     return Calibration(model, tuple(left_out))
 
 
@@ -234,69 +259,89 @@ def _by_latency(misses: Sequence[_Miss]) -> dict[str, dict[str, float]]:
 # --- the fit -------------------------------------------------------------------------------------------
 
 
-def _parameters(runs: Sequence[_Run]) -> tuple[_Free, ...]:
-    is_seen = any(run.seen.brokers is not None for run in runs)
-    return _FREE if is_seen else (*_FREE, *_UNSEEN)
-
-
-def _counted(runs: Sequence[_Run]) -> Costs:
-    return costs([run.seen for run in runs])
-
-
 def _values(logs: Floats) -> dict[str, float]:
     names = [free.name for free in (*_FREE, *_UNSEEN)]
     return {name: float(np.exp(log)) for name, log in zip(names, logs, strict=False)}
 
 
-def _fitted(
-    runs: Sequence[_Run], machines: Machines, begin: Floats | None, radii: Sequence[float]
-) -> Floats:
-    """The logarithms of the free parameters that explain the runs best.
+@dataclass(frozen=True)
+class _Fitting:
+    """The runs of a fit, and who simulates them; runs are given by their numbers."""
 
-    Gauss and Newton's method for noisy functions: in each round the residuals of random points around
-    the best one so far are described by a plane, whose minimum is tried; rounds get narrower. A plane
-    through many points averages the noise of simulations, which differences of two do not.
-    """
-    free = _parameters(runs)
-    known = _counted(runs)
-    low, high = (np.log([getattr(one, side) for one in free]) for side in ("low", "high"))
-    usual = np.log([one.start for one in free])
-    rng = np.random.default_rng(_SEED)
+    observations: Sequence[Observation]
+    workers: Workers
+    machines: Machines
 
-    def residuals(logs: Floats) -> Floats:
-        physics = _physics(known, logs)
-        found = [_residuals(run, physics, machines) for run in runs]
-        # What the runs do not say stays as usual.
-        return np.concatenate([*found, (logs - usual) / _USUAL])
+    def counted(self, runs: Sequence[int]) -> Costs:
+        return costs([self.observations[number] for number in runs])
 
-    best = usual if begin is None else begin
-    least = _huber(residuals(best))
-    for radius in radii:
-        points = best + radius * rng.standard_normal((_POINTS * best.size, best.size))
-        points = np.clip(points, low, high)
-        values = np.array([residuals(point) for point in points])
-        sums = [_huber(value) for value in values]
-        middle = points.mean(axis=0)
-        design = np.column_stack([np.ones(len(points)), points - middle])
-        plane, *_ = np.linalg.lstsq(design, values, rcond=None)
-        here, slopes = plane[0], plane[1:].T
-        # Large deviations count as if they were smaller: Huber's weights.
-        weights = np.sqrt(np.minimum(1.0, _OUTLIER / np.maximum(np.abs(here), 1e-9)))
-        step = lsq_linear(
-            slopes * weights[:, None],
-            -here * weights,
-            bounds=(
-                np.maximum(low, best - 2 * radius) - middle - 1e-12,
-                np.minimum(high, best + 2 * radius) - middle + 1e-12,
-            ),
-        ).x
-        candidates = list(zip(sums, points, strict=True))
-        found = np.clip(middle + step, low, high)
-        candidates.append((_huber(residuals(found)), found))
-        cost, point = min(candidates, key=lambda one: one[0])
-        if cost < least:
-            least, best = cost, point
-    return np.asarray(best)
+    def misses(self, runs: Sequence[int], physics: Physics) -> list[list[_Miss]]:
+        machines = self.machines
+        return self.workers.each(
+            lambda run: _misses(run, run.simulate(physics, machines)), list(runs)
+        )
+
+    def best(self, runs: Sequence[int], begin: Floats | None, radii: Sequence[float]) -> Floats:
+        """The logarithms of the free parameters that explain the runs best.
+
+        Gauss and Newton's method for noisy functions: in each round the residuals of random points
+        around the best one so far are described by a plane, whose minimum is tried; rounds get
+        narrower. A plane through many points averages the noise of simulations, which differences of
+        two do not.
+        """
+        free = self._parameters(runs)
+        known = self.counted(runs)
+        low, high = (np.log([getattr(one, side) for one in free]) for side in ("low", "high"))
+        usual = np.log([one.start for one in free])
+        rng = np.random.default_rng(_SEED)
+
+        def residuals(points: Sequence[Floats]) -> Floats:
+            """A row for each point."""
+            found = self._residuals(runs, [_physics(known, logs) for logs in points])
+            # What the runs do not say stays as usual.
+            return np.hstack([found, (np.asarray(points) - usual) / _USUAL])
+
+        best = usual if begin is None else begin
+        least = _huber(residuals([best])[0])
+        for radius in radii:
+            points = best + radius * rng.standard_normal((_POINTS * best.size, best.size))
+            points = np.clip(points, low, high)
+            values = residuals(list(points))
+            sums = [_huber(value) for value in values]
+            middle = points.mean(axis=0)
+            design = np.column_stack([np.ones(len(points)), points - middle])
+            plane, *_ = np.linalg.lstsq(design, values, rcond=None)
+            here, slopes = plane[0], plane[1:].T
+            # Large deviations count as if they were smaller: Huber's weights.
+            weights = np.sqrt(np.minimum(1.0, _OUTLIER / np.maximum(np.abs(here), 1e-9)))
+            step = lsq_linear(
+                slopes * weights[:, None],
+                -here * weights,
+                bounds=(
+                    np.maximum(low, best - 2 * radius) - middle - 1e-12,
+                    np.minimum(high, best + 2 * radius) - middle + 1e-12,
+                ),
+            ).x
+            candidates = list(zip(sums, points, strict=True))
+            found = np.clip(middle + step, low, high)
+            candidates.append((_huber(residuals([found])[0]), found))
+            cost, point = min(candidates, key=lambda one: one[0])
+            if cost < least:
+                least, best = cost, point
+        return np.asarray(best)
+
+    def _parameters(self, runs: Sequence[int]) -> tuple[_Free, ...]:
+        is_seen = any(self.observations[number].brokers is not None for number in runs)
+        return _FREE if is_seen else (*_FREE, *_UNSEEN)
+
+    def _residuals(self, runs: Sequence[int], every: Sequence[Physics]) -> Floats:
+        """A row for each physics: the errors of all runs."""
+        machines = self.machines
+
+        def of_run(run: _Run) -> Floats:
+            return np.array([_residuals(run, physics, machines) for physics in every])
+
+        return np.hstack(self.workers.each(of_run, list(runs)))
 
 
 def _huber(residuals: Floats) -> float:

@@ -135,6 +135,17 @@ def saturating_runs(place: Place) -> list[Scenario]:
     ]
 
 
+# Bytes of a message, messages per batch, partitions, and the most bytes of a partition in an answer:
+# small answers make their fixed cost count, small messages that of each message.
+CATCHING_UP = (
+    (100, 500, 3, None),
+    (1_000, 100, 3, None),
+    (10_000, 20, 3, None),
+    (100, 100, 3, 12_000),
+    (1_000, 50, 12, None),
+)
+
+
 def first_run(place: Place) -> Scenario:
     """The run that says how much the others may load."""
     return _scenario(_RECIPES[0], LIGHT_PER_S, place)

@@ -15,9 +15,10 @@ import numpy as np
 from penstock.domain.errors import BadInput
 from penstock.domain.run import RunSpec
 from penstock.domain.value import Doc, Value
-from penstock.models.calibration import LeftOut, Say, errors, fit
-from penstock.models.observation import Observation, Sending
+from penstock.models.calibration import Here, Hire, LeftOut, Say, errors, fit
+from penstock.models.observation import Observation, Reading, Sending
 from penstock.models.path.predict import PathModel
+from penstock.models.reading import LEAST_READINGS, FittedReading, fit_reading
 from penstock.models.throughput import LEAST_POINTS, FittedInterval, fit_sending
 
 # A file of another format is refused, with its number.
@@ -64,6 +65,10 @@ class FittedModel(Value):
     sending: Annotated[
         FittedInterval | None, Doc("[f_p] fitted to those: the interval of requests by their size")
     ] = None
+    readings: Annotated[tuple[Reading, ...], Doc("of consumers that always had more to read")] = ()
+    reading: Annotated[
+        FittedReading | None, Doc("[f_c] fitted to those: the interval of answers by their size")
+    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -99,11 +104,14 @@ def fit_model(
     made_at: str,
     *,
     sendings: Sequence[Sending] = (),
+    readings: Sequence[Reading] = (),
     previous: FittedModel | None = None,
+    hire: Hire = Here,
     say: Say = lambda _: None,
 ) -> FittedModel:
     """Fit a model to runs, and to those of an earlier model if there is one. `sendings`: runs whose
-    producers always had more to send."""
+    producers always had more to send; `readings`: of consumers that always had more to read. `hire`: who
+    simulates the runs."""
     known = () if previous is None else previous.observations
     seen = {one.run for one in known}
     every = (*known, *(one for one in observations if one.run not in seen))
@@ -113,8 +121,9 @@ def fit_model(
     first = every[0]
     # Of a cluster elsewhere, nobody knows the machines.
     cores = int(first.machine.get("cores", 0)) if first.is_local else 0
-    found = fit(every, cores=cores, is_shared=first.is_local, say=say)
+    found = fit(every, cores=cores, is_shared=first.is_local, hire=hire, say=say)
     saturated = (*(() if previous is None else previous.sendings), *sendings)
+    behind = (*(() if previous is None else previous.readings), *readings)
     return FittedModel(
         made_at=made_at,
         path=found.model,
@@ -123,6 +132,8 @@ def fit_model(
         history=() if previous is None else (*previous.history, previous.record),
         sendings=saturated,
         sending=fit_sending(saturated) if len(saturated) >= LEAST_POINTS else None,
+        readings=behind,
+        reading=fit_reading(behind) if len(behind) >= LEAST_READINGS else None,
     )
 
 

@@ -9,6 +9,7 @@ from penstock.domain.metrics import Estimate
 from penstock.domain.run import RunSpec
 from penstock.models.observation import Observation
 from penstock.models.path.predict import PERCENTS, PredictedLatency, Prediction, Saturated
+from penstock.models.reading import ReadThroughput
 from penstock.models.throughput import Throughput
 from penstock.models.traffic import Traffic
 
@@ -26,8 +27,9 @@ class Forecast:
     outside: tuple[str, ...] = ()
     compression_ratio: float = 1.0
     traffic: Traffic | None = None
-    # The most that one producer could send; none: not calibrated.
+    # The most that one producer could send, and one consumer could read; none: not calibrated.
     most: Throughput | None = None
+    most_read: ReadThroughput | None = None
 
     @property
     def prediction(self) -> Prediction | None:

@@ -78,6 +78,22 @@ class Sending(Value):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Reading(Value):
+    """What one consumer achieved that always had more to read."""
+
+    name: Annotated[str, Doc("of the measurement")]
+    message_bytes: Annotated[int, Bound(ge=0), Doc("of a value; there were no keys")]
+    partitions: Annotated[int, Bound(ge=1)]
+    messages_per_s: Annotated[float, Bound(gt=0)]
+    fetch_messages: Annotated[float, Bound(gt=0), Doc("mean per answer, by the client's counters")]
+
+    @property
+    def interval_s(self) -> float:
+        """Between two answers, of whichever broker."""
+        return self.fetch_messages / self.messages_per_s
+
+
+@dataclass(frozen=True, kw_only=True)
 class Observation(Value):
     """One run, as a model sees it."""
 

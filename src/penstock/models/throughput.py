@@ -1,4 +1,4 @@
-"""Throughput of producers and consumers that always have more to send (S0, 4.2.1 and 4.2.3).
+"""Throughput of producers that always have more to send (S0, 4.2.1); consumers are in `reading`.
 
 Symbols:
 
@@ -12,9 +12,6 @@ Symbols:
     R_i      1/G_i, requests/s
     X_sp     Σ R_i, requests/s; X'_sp = Σ R_i·S_r,i, bytes/s; X_sm = Σ R_i·N_b·batches, messages/s
     φ_ps     S_m·X_sm / X'_sp, the share of the bytes sent that is payload; 1 − φ_ps is overhead
-
-Consumers alike, with f_c for the interval of fetches and k batches per partition in an answer.
-(The document's S_f lacks the k.)
 
 Assumptions: connections work side by side, each as fast as its requests allow. If messages are
 spread over partitions by their keys, the slowest partition limits all others, since the client's
@@ -277,28 +274,3 @@ def largest_batch(
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     return low
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConsumerThroughput(Value):
-    """The model of one consumer that is behind: each fetch is answered at once and in full."""
-
-    interval: Annotated[Interval, Doc("f_c: between two answers of a broker")]
-    batches_per_partition: Annotated[
-        float, Bound(gt=0), Doc("k: batches of each partition in an answer, by fetch sizes")
-    ] = 1.0
-
-    def predict(
-        self, assigned: Sequence[int], messages_per_batch: float, batch_size: float
-    ) -> Throughput:
-        """`assigned`: partitions of each broker that this consumer reads."""
-        counts = np.asarray(assigned, np.float64)
-        if counts.ndim != 1 or counts.sum() <= 0:
-            raise BadInput(f"assigned: {list(assigned)} has no partition")
-        batches = self.batches_per_partition * counts
-        sizes = batches * batch_size
-        intervals = self.interval.seconds(counts.sum(), sizes)
-        rates = np.where(counts > 0, 1 / np.maximum(intervals, 1e-12), 0.0)
-        messages_per_s = float((rates * batches * messages_per_batch).sum())
-        limited = tuple("client" if count else "nothing" for count in counts)
-        return Throughput(rates, sizes, messages_per_s, float((rates * sizes).sum()), limited)

@@ -9,6 +9,8 @@ from penstock.domain.metrics import Estimate
 from penstock.models.fitted import FitRecord, FittedModel
 from penstock.models.forecast import Beside, Forecast, Judged
 from penstock.models.path.predict import Prediction, Saturated
+from penstock.models.reading import FittedReading
+from penstock.models.record_batch import record_bytes
 from penstock.report import formatting
 from penstock.report.tables import Cell, Cells, Table, estimate_cell
 
@@ -182,10 +184,34 @@ def traffic(one: Forecast, disk_gb: float | None = None) -> Table:
         most = float(one.most.bytes_per_s.sum()) / 1e6
         rows.append(["most that one producer can send", formatting.quantity(most, "mb_per_s")])
         rows.append(["… messages", formatting.quantity(one.most.messages_per_s, "per_s")])
+    if one.most_read is not None:
+        read = one.most_read
+        figure = formatting.quantity(read.payload_mb_per_s, "mb_per_s")
+        rows.append(["most that one consumer can read", figure])
+        rows.append(["… messages", formatting.quantity(read.messages_per_s, "per_s")])
     if disk_gb is not None:
         days = formatting.significant(found.days_until_full(disk_gb))
         rows.append([f"days until {disk_gb:g} GB are full", days])
     return Table(["traffic", "predicted"], rows)
+
+
+def readings(model: FittedModel, fitted: FittedReading) -> Table:
+    """What consumers read that were behind, measured and by f_c."""
+    rows: list[Cells] = []
+    for one in model.readings:
+        size = float(record_bytes(one.message_bytes))
+        messages = one.fetch_messages
+        per_s = messages / fitted.seconds(messages, messages * size)
+        rows.append(
+            [
+                f"{one.message_bytes} B",
+                str(one.partitions),
+                formatting.significant(messages),
+                formatting.quantity(one.messages_per_s, "per_s"),
+                formatting.quantity(per_s, "per_s"),
+            ]
+        )
+    return Table(["messages of", "partitions", "messages per answer", "measured", "fitted"], rows)
 
 
 def overview(every: Sequence[Forecast]) -> Table:

@@ -68,6 +68,11 @@ def render(model: FittedModel) -> str:
                 charts,
             )
         )
+    if model.reading is not None:
+        shown = table(forecasts.readings(model, model.reading), "Measured, and by the fit")
+        sections.append(
+            Section("reading", "The most that a consumer can read that is behind", (shown,))
+        )
     return document("Model", header, sections)
 
 

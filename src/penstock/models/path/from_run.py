@@ -81,7 +81,14 @@ _HARMLESS = {
     "statistics.interval.ms",
 }
 _KNOWN_OF_PRODUCERS = {"sticky.partitioning.linger.ms"}
-_KNOWN_OF_CONSUMERS = {"fetch.min.bytes", "fetch.wait.max.ms"}
+_KNOWN_OF_CONSUMERS = {
+    "fetch.min.bytes",
+    "fetch.wait.max.ms",
+    # Limits that matter to a consumer that is behind (`models.reading`).
+    "fetch.max.bytes",
+    "fetch.message.max.bytes",
+    "max.partition.fetch.bytes",
+}
 
 
 def path_spec(run: RunSpec, client: ClientName = "librdkafka") -> PathSpec:

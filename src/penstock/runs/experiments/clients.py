@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 
 from penstock.domain.errors import TestbedError
+from penstock.kafka.connection import KafkaCluster
 from penstock.load.client_process import Worker
 from penstock.testbed.cluster import Cluster
 
@@ -26,7 +27,7 @@ _END_S = 10.0
 class Clients:
     """Processes on the hosts of a cluster. One module each, which talks as `load.client_main` does."""
 
-    def __init__(self, cluster: Cluster, directory: Path) -> None:
+    def __init__(self, cluster: KafkaCluster, directory: Path) -> None:
         self._cluster, self._directory = cluster, directory
         self._changed = threading.Condition()
         self.workers: list[Worker] = []
@@ -34,9 +35,10 @@ class Clients:
     def start(self, module: str, role: str, number: int, **job: Any) -> Worker:
         """`role` is producer or consumer; the cluster's address is added to the job."""
         name = f"{role}-{number + 1}"
+        of_testbed = self._cluster.lease.environment if isinstance(self._cluster, Cluster) else {}
         environment = {
             **os.environ,
-            **self._cluster.lease.environment,
+            **of_testbed,
             "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         }
         worker = Worker(
@@ -84,7 +86,7 @@ class Clients:
             worker.end(max(0.0, until - time.monotonic()))
 
     def _on_host(self, role: str, number: int, command: list[str]) -> list[str]:
-        if self._cluster.network is None:
+        if not isinstance(self._cluster, Cluster) or self._cluster.network is None:
             return command
         names = self._cluster.network.names
         hosts = names.producers if role == "producer" else names.consumers
@@ -92,7 +94,7 @@ class Clients:
 
 
 @contextmanager
-def clients(cluster: Cluster, directory: Path) -> Iterator[Clients]:
+def clients(cluster: KafkaCluster, directory: Path) -> Iterator[Clients]:
     """Whatever ends the block ends every process that was started in it."""
     started = Clients(cluster, directory)
     try:

@@ -9,7 +9,7 @@ nothing, commits nothing, and tells when it was given partitions, lost them and 
     → {"order": "join"}
     ← {"event": "seen", "events": [[at_ns, what, partitions], …]}     all so far, at every change
     → {"order": "leave"}
-    ← {"event": "report", "at_ns": […], "records": […], "size_bytes": […]}
+    ← {"event": "report", "at_ns": […], "records": […], "size_bytes": […], "fetches": …, …}
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from penstock.load.client_counters import Fetched, fetched
 from penstock.load.client_main import Parent
 
 _TALLY_EVERY_NS = 50_000_000
+_STATISTICS_MS = 1_000
 _AT_ONCE = 500
 _POLL_S = 0.05
 
@@ -40,7 +42,9 @@ class Member:
         self._errors: set[str] = set()
         self._records = self._bytes = 0
         self._tallies: list[tuple[int, int, int]] = []
-        self._consumer = Consumer({**job["cluster"], **job["settings"]})
+        self._fetched = Fetched()
+        counted = {"statistics.interval.ms": _STATISTICS_MS, "stats_cb": self._counted}
+        self._consumer = Consumer({**counted, **job["cluster"], **job["settings"]})
         self._consumer.list_topics(self._topic, timeout=30)  # connected before it joins
 
     def run(self) -> dict[str, Any]:
@@ -55,7 +59,13 @@ class Member:
         self._say("leaves", [])
         self._consumer.close()
         at_ns, records, sizes = zip(*self._tallies, strict=True)
-        return {"at_ns": at_ns, "records": records, "size_bytes": sizes}
+        return {
+            "at_ns": at_ns,
+            "records": records,
+            "size_bytes": sizes,
+            "fetches": self._fetched.answers,
+            "fetched_messages": self._fetched.messages,
+        }
 
     def _read(self) -> None:
         first: list[int] = []
@@ -81,6 +91,9 @@ class Member:
 
     def _tally(self) -> None:
         self._tallies.append((time.monotonic_ns(), self._records, self._bytes))
+
+    def _counted(self, statistics: str) -> None:
+        self._fetched = fetched(statistics)
 
     def _assigned(self, _consumer: Any, partitions: list[TopicPartition]) -> None:
         numbers = [p.partition for p in partitions]

@@ -127,11 +127,15 @@ class Consumption(ExperimentKind):
             "rebalance_join_ms": joined_ms,
             "rebalance_leave_ms": left_ms,
         }
+        fetches = sum(report["fetches"] for report in reports)
         figures = {
             "throughput_mb_per_s": done.mb_per_s,
             "throughput_records_per_s": done.records_per_s,
             "consumer_mb_per_s": _divided(done.mb_per_s, len(busy)),
             **{name: Estimate(value=ms) for name, ms in times.items() if ms is not None},
+            "fetch_messages": Estimate(
+                value=sum(report["fetched_messages"] for report in reports) / max(1, fetches)
+            ),
             **{n: Estimate(value=v) for n, v in usage(directory, done.from_ns, done.to_ns).items()},
         }
         warnings = [f"a consumer got {error}" for error in sorted(errors)]

@@ -9,9 +9,10 @@ from __future__ import annotations
 from penstock.domain.arrivals import ConstantArrivals
 from penstock.domain.consumers import Consumers
 from penstock.domain.errors import TestbedError
-from penstock.domain.facts import ClusterFacts
+from penstock.domain.facts import ClusterFacts, Conditions
 from penstock.domain.grid import LEAST_SIZE_SHARE, ExperimentGrid
 from penstock.domain.metrics import Estimate
+from penstock.domain.run import RunSpec
 from penstock.domain.sizes import UniformSizes
 from penstock.domain.sizes.sizes import ID_BYTES
 from penstock.domain.workload import Payload, Workload
@@ -23,6 +24,7 @@ from penstock.runs.experiments.kinds.experiment_kind import (
     Format,
     PointJob,
     Results,
+    load_of,
 )
 from penstock.runs.experiments.measured import Measured
 from penstock.runs.experiments.points import base
@@ -49,7 +51,7 @@ class EndToEnd(ExperimentKind):
     )
     sends_single = True
     beyond_s = 35.0
-    distribution = "end_to_end"
+    distribution = latency = "end_to_end"
     fitted = (
         ("end_to_end_ms", "partitions"),
         ("end_to_end_p99_ms", "partitions"),
@@ -64,12 +66,7 @@ class EndToEnd(ExperimentKind):
 
     def measure(self, job: PointJob) -> Measured:
         """One point."""
-        run, path = job.run(
-            "stream",
-            workload(job),
-            consumers=Consumers(count=job.where.consumers),
-            visibility="off",
-        )
+        run, path = job.run(self.latency_load(job.where, job.grid))
         if run.invalid:
             raise TestbedError(f"the run of the stream is invalid: {'; '.join(run.invalid)}")
         arrived = latencies.received(path, run)
@@ -92,6 +89,16 @@ class EndToEnd(ExperimentKind):
             warnings.append(f"{arrived.missing} messages never arrived")
         return Measured(figures, {"end_to_end": drawn}, tuple(warnings))
 
+    def latency_load(self, where: Conditions, grid: ExperimentGrid) -> RunSpec:
+        return load_of(
+            "stream",
+            workload(where, grid),
+            where,
+            grid,
+            consumers=Consumers(count=where.consumers),
+            visibility="off",
+        )
+
     def facts(self, results: Results) -> dict[str, object]:
         of_base = results.of(base(results.kind, results.grid))
         drawn = [r.distributions["end_to_end"] for r in of_base if "end_to_end" in r.distributions]
@@ -105,13 +112,12 @@ class EndToEnd(ExperimentKind):
         return [f"Half of the messages arrive within {half}, 99 % within {most}"]
 
 
-def workload(job: PointJob) -> Workload:
+def workload(where: Conditions, grid: ExperimentGrid) -> Workload:
     """The streams of one point."""
-    where = job.where
     least = max(ID_BYTES, round(where.message_bytes * LEAST_SIZE_SHARE))
     return Workload(
-        arrivals=ConstantArrivals(rate_per_s=job.grid.stream_per_s),
+        arrivals=ConstantArrivals(rate_per_s=grid.stream_per_s),
         payload=Payload(sizes=UniformSizes(min_bytes=least, max_bytes=where.message_bytes)),
         producers=where.producers,
-        duration_s=job.grid.seconds,
+        duration_s=grid.seconds,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -72,27 +72,32 @@ class PointJob:
         where = self.where
         return TopicSpec(name=name, partitions=where.partitions, replication=where.replication)
 
-    def run(self, name: str, workload: Workload, **more: Any) -> tuple[Run, Path]:
-        """Execute a load on a topic of that name, with its whole run directory."""
-        grid = self.grid
-        spec = RunSpec(
-            name=name,
-            cluster=self.cluster.spec,
-            topic=self.topic(name),
-            workload=workload,
-            settings=grid.settings,
-            warm_up_s=grid.warm_up_s,
-            cluster_warm_up=grid.cluster_warm_up,
-            schedule_lag_ms=grid.schedule_lag_ms,
-            seed=self.seed,
-            **more,
-        )
-        path = self.directory / name
+    def run(self, load: RunSpec) -> tuple[Run, Path]:
+        """Execute a load on this cluster, with its whole run directory."""
+        spec = replace(load, cluster=self.cluster.spec, seed=self.seed)
+        path = self.directory / spec.name
         path.mkdir()
         run = execute(spec, self.cluster, RunDirectory(path), on_progress=self.say)
         if run.status != "complete":
-            raise TestbedError(f"the {name} load failed: {run.reason}")
+            raise TestbedError(f"the {spec.name} load failed: {run.reason}")
         return run, path
+
+
+def load_of(
+    name: str, workload: Workload, where: Conditions, grid: ExperimentGrid, **more: Any
+) -> RunSpec:
+    """The run of a load at a point, on a topic of that name."""
+    return RunSpec(
+        name=name,
+        cluster=replace(grid.cluster, brokers=where.brokers),
+        topic=TopicSpec(name=name, partitions=where.partitions, replication=where.replication),
+        workload=workload,
+        settings=grid.settings,
+        warm_up_s=grid.warm_up_s,
+        cluster_warm_up=grid.cluster_warm_up,
+        schedule_lag_ms=grid.schedule_lag_ms,
+        **more,
+    )
 
 
 class ExperimentKind(ABC):
@@ -116,11 +121,17 @@ class ExperimentKind(ABC):
     fitted: ClassVar[tuple[tuple[str, Over], ...]] = ()
     reported_figures: ClassVar[tuple[FactFigure, ...]]
     distribution: ClassVar[str] = "latency"
+    # What models call the latency of that distribution: produce or end_to_end.
+    latency: ClassVar[str] = ""
     caveats: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def measure(self, job: PointJob) -> Measured:
         """One point, on a fresh, warm cluster, which is thrown away afterwards."""
+
+    def latency_load(self, where: Conditions, grid: ExperimentGrid) -> RunSpec | None:
+        """The load whose latency a point has as its distribution; None: points have none."""
+        return None
 
     def facts(self, results: Results) -> dict[str, object]:
         """Fields of `ClusterFacts` that single figures give."""

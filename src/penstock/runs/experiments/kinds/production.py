@@ -20,9 +20,10 @@ import time
 
 from penstock import specs
 from penstock.domain.arrivals import PoissonArrivals
-from penstock.domain.facts import ClusterFacts
+from penstock.domain.facts import ClusterFacts, Conditions
 from penstock.domain.grid import ExperimentGrid
 from penstock.domain.metrics import Estimate
+from penstock.domain.run import RunSpec
 from penstock.domain.workload import Payload, Workload
 from penstock.runs.experiments import latencies, saturating_producer
 from penstock.runs.experiments.clients import REPORTS, START_S, clients
@@ -34,6 +35,7 @@ from penstock.runs.experiments.kinds.experiment_kind import (
     Format,
     PointJob,
     Results,
+    load_of,
 )
 from penstock.runs.experiments.measured import Measured
 from penstock.runs.experiments.points import base, sweep
@@ -67,6 +69,7 @@ class Production(ExperimentKind):
     )
     sends_single = True
     sends_batches = True
+    latency = "produce"
     loads = 2
     beyond_s = 55.0
     # S4's constraints are P·r·l_r ≤ b·L, P·u ≤ b·U and P·r ≤ b·H, so the first goes over the copies
@@ -102,6 +105,9 @@ class Production(ExperimentKind):
             job.say("killing a broker")
             measured = measured.joined(_unavailability(job.cluster))
         return measured
+
+    def latency_load(self, where: Conditions, grid: ExperimentGrid) -> RunSpec:
+        return _moderate(where, grid)
 
     def facts(self, results: Results) -> dict[str, object]:
         middle = base(results.kind, results.grid)
@@ -143,8 +149,8 @@ class Production(ExperimentKind):
         return parts
 
 
-def _latency(job: PointJob) -> Measured:
-    grid, where = job.grid, job.where
+def _moderate(where: Conditions, grid: ExperimentGrid) -> RunSpec:
+    """The moderate load."""
     per_s = min(grid.latency_per_s, grid.latency_mb_per_s * 1e6 / where.message_bytes)
     workload = Workload(
         arrivals=PoissonArrivals(rate_per_s=per_s / where.producers),
@@ -152,7 +158,12 @@ def _latency(job: PointJob) -> Measured:
         producers=where.producers,
         duration_s=grid.seconds,
     )
-    run, path = job.run("latency", workload)
+    return load_of("latency", workload, where, grid)
+
+
+def _latency(job: PointJob) -> Measured:
+    grid, where = job.grid, job.where
+    run, path = job.run(_moderate(where, grid))
     figures: dict[str, Estimate] = {}
     warnings = [run.coldness] if run.coldness else []
     span = (run.measured_from_ns, run.measured_to_ns)
