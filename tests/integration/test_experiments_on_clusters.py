@@ -14,9 +14,12 @@ from penstock.domain.cluster import TopicSpec
 from penstock.domain.facts import Conditions
 from penstock.domain.grid import ExperimentGrid
 from penstock.domain.warm_up import WarmUpLimits
+from penstock.kafka.connection import ExistingCluster
 from penstock.kafka.waiting import wait_until
+from penstock.runs.experiments import catching_up
 from penstock.runs.experiments import series as experiments
 from penstock.runs.experiments.assemble import assemble
+from penstock.runs.experiments.catching_up import CatchUp, catch_up
 from penstock.runs.experiments.clients import REPORTS
 from penstock.runs.experiments.kinds import PointJob
 from penstock.runs.experiments.kinds.consumption import Consumption
@@ -109,6 +112,21 @@ def test_consumption(cluster: Cluster, tmp_path: Path) -> None:
     # 3 of 6 partitions for each of two members; 2 when there are three.
     partition_counts = [len(e["partitions"]) for e in events if e["what"] == "assigned"]
     assert {2, 3} <= set(partition_counts)
+
+
+def test_a_consumer_that_is_behind_leaves_nothing_on_an_existing_cluster(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catching_up, "_MOST_BYTES", 2_000_000)
+    monkeypatch.setattr(catching_up, "_MEASURED_S", 2.0)
+    existing = ExistingCluster(cluster.bootstrap_servers)
+    before = cluster.admin.topics()
+    # Batches of 10 messages of 500 B, of which an answer has at most three of each partition.
+    what = CatchUp(500, 10, 3, 3, {"max.partition.fetch.bytes": 17_000})
+    done = catch_up(existing, what, tmp_path)
+    assert done.messages_per_s > 1_000
+    assert 10 <= done.fetch_messages <= 30
+    assert cluster.admin.topics() - before <= {"__consumer_offsets"}
 
 
 def test_an_interrupted_experiment_resumes_to_facts(toolchain: Toolchain, tmp_path: Path) -> None:
