@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_up_machine import observed, run_spec
 
+from made_up_machine import observed, run_spec
 from penstock.analysis.workers import SparkWorkers
 from penstock.api import models
 from penstock.models import calibration

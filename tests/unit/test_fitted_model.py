@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from made_up_machine import MODEL, observed, run_spec
 
+from made_up_machine import MODEL, observed, run_spec
 from penstock import specs
 from penstock.api.models import new_model, read_model
 from penstock.api.prediction import axis, forecast, predict, values_of
@@ -23,6 +23,7 @@ from penstock.models.calibration import LeftOut
 from penstock.models.fitted import FittedModel, blind, check_alike, fit_model, outside, summary
 from penstock.models.forecast import judge
 from penstock.models.observation import Sending
+from penstock.models.other_traffic import OtherTraffic
 from penstock.models.path.predict import LatencyScatter, Prediction, Saturated, Scatter
 from penstock.models.throughput import FittedInterval, Interval
 from penstock.report import forecast_page, forecasts
@@ -236,6 +237,32 @@ def test_keys_that_are_few_load_brokers_unevenly() -> None:
     found = forecast(FITTED, skewed).traffic
     assert found is not None
     assert found.imbalance == pytest.approx(3)
+
+
+def test_other_traffic_takes_cores() -> None:
+    spec = RUNS[0].spec
+    alone = forecast(FITTED, spec)
+    other = OtherTraffic(requests_per_s=500, mb_per_s=0.1)
+    # Of a request: the broker 0.3 ms, two followers 0.3 ms each, a reader 0.3 ms; bytes cost nothing.
+    assert other.cores(MODEL.physics, 3) == pytest.approx(500 * 1.2e-3)
+    beside = forecast(FITTED, spec, other=other)
+    assert alone.prediction is not None and beside.prediction is not None
+    assert alone.prediction.cpu_share is not None and beside.prediction.cpu_share is not None
+    more = beside.prediction.cpu_share - alone.prediction.cpu_share
+    assert more == pytest.approx(0.6 / 2, rel=0.1)
+    means = [
+        one.latencies["end_to_end"].mean_ms.value for one in (alone.prediction, beside.prediction)
+    ]
+    assert means[1] > 1.1 * means[0]
+    full = forecast(FITTED, spec, other=OtherTraffic(requests_per_s=2_000))
+    assert isinstance(full.answer, Saturated)
+
+
+def test_other_traffic_needs_cores_that_are_known() -> None:
+    unknown = replace(FITTED, path=replace(FITTED.path, cores=0))
+    assert forecast(unknown, RUNS[0].spec).prediction is not None
+    with pytest.raises(BadInput, match="other traffic"):
+        forecast(unknown, RUNS[0].spec, other=OtherTraffic(mb_per_s=1))
 
 
 def test_a_prediction_stands_beside_its_measurement() -> None:

@@ -22,6 +22,7 @@ from penstock.load import schedule
 from penstock.load.compressibility import compression_ratio
 from penstock.models.fitted import FittedModel
 from penstock.models.forecast import Forecast, Judged, judge
+from penstock.models.other_traffic import OtherTraffic
 from penstock.models.path import predict as path_prediction
 from penstock.models.path.predict import MESSAGES, Prediction, Saturated
 from penstock.models.path.spec import ClientName
@@ -40,6 +41,7 @@ _SWEEP_MESSAGES = 4_000
 _SWEEP_POINTS = 16
 # A range that spans more than this is divided by factors, not by steps.
 _WIDE = 20.0
+NO_OTHER = OtherTraffic()
 _OF_CONSUMERS = ("fetch.", "max.partition.fetch")
 
 
@@ -133,13 +135,15 @@ def predict(
     settings: Mapping[str, object] | None = None,
     sweep: Mapping[str, Sequence[object]] | None = None,
     client: ClientName = "librdkafka",
+    other: OtherTraffic = NO_OTHER,
     on_progress: Progress = silent,
 ) -> Forecasts:
     """Predict the latency of a scenario, or of every cell of its matrix.
 
     `settings`: Kafka property, or another field of the scenario → its value, instead of the file's.
     `sweep`: one such name → the values to predict in turn. Without a scenario, that of the lightest
-    calibration run is changed.
+    calibration run is changed. `other`: what others send to the cluster meanwhile, more than there was
+    during the calibration.
     """
     fitted = model if isinstance(model, FittedModel) else read_model(model)
     base = _scenario(scenario, fitted)
@@ -162,6 +166,7 @@ def predict(
             replace(fitted, path=path),
             cell.spec,
             client=client,
+            other=other,
             messages=_SWEEP_MESSAGES if swept else MESSAGES,
         )
         label = ", ".join(f"{name}={text}" for name, text in shown.items()) or base.name
@@ -191,15 +196,17 @@ def forecast(
     spec: RunSpec,
     *,
     client: ClientName = "librdkafka",
+    other: OtherTraffic = NO_OTHER,
     messages: int = MESSAGES,
     ratio: float | None = None,
 ) -> Forecast:
     """Predict one run. `ratio`: how far its messages compress; measured on its content if not given."""
     codec = spec.settings.compression_type
+    path = other.beside(model.path, spec.topic.replication)
 
     def predicted(ratio: float) -> Prediction | Saturated:
         return path_prediction.predict(
-            model.path, spec, client=client, compression_ratio=ratio, messages=messages
+            path, spec, client=client, compression_ratio=ratio, messages=messages
         )
 
     answer = predicted(ratio or 1.0)

@@ -12,6 +12,7 @@ from penstock.api.prediction import Forecasts, JudgedRuns, values_of
 from penstock.cli import options, output
 from penstock.cli.model import model_file
 from penstock.domain.errors import BadInput
+from penstock.models.other_traffic import OtherTraffic
 from penstock.models.path.predict import Prediction, Saturated
 from penstock.report import forecasts
 
@@ -59,6 +60,18 @@ _SATURATED = 10
     type=click.FloatRange(min=0, min_open=True),
     help="Also show when a broker's disk of so many 10⁹ bytes is full.",
 )
+@click.option(
+    "--other-requests",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    help="Other producers send so many requests/s meanwhile, more than during the calibration.",
+)
+@click.option(
+    "--other-mb",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    help="Other producers send so many MB/s meanwhile, more than during the calibration.",
+)
 @click.option("--plot", type=options.PATH, help="Write a page with charts to this HTML file.")
 @model_file
 @options.as_json
@@ -70,6 +83,8 @@ def predict(
     client: str,
     limits_ms: tuple[float, ...],
     disk_gb: float | None,
+    other_requests: float,
+    other_mb: float,
     plot: Path | None,
     file: Path,
     as_json: bool,
@@ -79,9 +94,10 @@ def predict(
     Without SCENARIO, that of the lightest calibration run is used, changed by --set and --sweep.
     Exits with 10 if the load is above what the cluster can carry.
     """
+    other = OtherTraffic(requests_per_s=other_requests, mb_per_s=other_mb)
     with output.progress() as say:
         if against:
-            if scenario or settings or sweep:
+            if scenario or settings or sweep or other:
                 raise click.UsageError("--against takes the scenario of the run: leave out others")
             judged = penstock.predict_runs(against, model=file, on_progress=say)
         else:
@@ -91,6 +107,7 @@ def predict(
                 settings={name: values_of(text)[0] for name, text in map(_pair, settings)},
                 sweep=None if sweep is None else dict([_swept(sweep)]),
                 client=client,  # type: ignore[arg-type]
+                other=other,
                 on_progress=say,
             )
     result: Forecasts | JudgedRuns = judged if against else found

@@ -128,9 +128,7 @@ def most_read(fitted: FittedReading, run: RunSpec, messages_per_batch: float) ->
         allowed = 1e6 * quota * np.count_nonzero(led) / (batch / count)
         if allowed < per_s:
             per_s, limited_by = float(allowed), "quota"
-    return ReadThroughput(
-        per_s, per_s * payload / 1e6, messages, limited_by, _outside(fitted, run)
-    )
+    return ReadThroughput(per_s, per_s * payload / 1e6, messages, limited_by, _outside(fitted, run))
 
 
 def _outside(fitted: FittedReading, run: RunSpec) -> tuple[str, ...]:
