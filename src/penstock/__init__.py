@@ -138,6 +138,7 @@ if TYPE_CHECKING:
     from penstock.models.fitted import FittedModel as FittedModel
     from penstock.models.forecast import Forecast as Forecast
     from penstock.models.forecast import Judged as Judged
+    from penstock.models.other_traffic import OtherTraffic as OtherTraffic
     from penstock.models.path.predict import Prediction as Prediction
     from penstock.models.path.predict import Saturated as Saturated
     from penstock.planner.partitioning import Partitioning as Partitioning
