@@ -23,7 +23,7 @@ RUNS = [
 def test_spark_finds_the_same_model(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibration, "_RADII", (0.3,))
     monkeypatch.setattr(calibration, "_RADII_AGAIN", (0.1,))
-    assert fit(RUNS, cores=2, hire=partial(SparkWorkers, spark)) == fit(RUNS, cores=2)
+    assert fit(RUNS, cores=2, start_workers=partial(SparkWorkers, spark)) == fit(RUNS, cores=2)
 
 
 def test_many_runs_are_simulated_on_spark(
@@ -32,7 +32,7 @@ def test_many_runs_are_simulated_on_spark(
     monkeypatch.setattr(calibration, "_RADII", ())
     monkeypatch.setattr(calibration, "_RADII_AGAIN", ())
     said: list[str] = []
-    with models._hired(models._MANY_RUNS, "local[2]", said.append) as hire:
-        assert isinstance(hire([1, 2, 3], lambda x: 10 * x), SparkWorkers)
-        assert hire([1, 2, 3], lambda x: 10 * x).each(lambda x: x + 1, [2, 0]) == [31, 11]
+    with models._workers(models._MANY_RUNS, "local[2]", said.append) as start_workers:
+        assert isinstance(start_workers([1, 2, 3], lambda x: 10 * x), SparkWorkers)
+        assert start_workers([1, 2, 3], lambda x: 10 * x).each(lambda x: x + 1, [2, 0]) == [31, 11]
     assert said == ["starting Spark on local[2] for 40 runs"]

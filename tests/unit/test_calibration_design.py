@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from made_up_machine import observed, run_spec
 
+from made_up_machine import observed, run_spec
 from penstock.analysis import background
 from penstock.api import calibration as api
 from penstock.api.calibration import calibrate
@@ -156,3 +157,23 @@ def test_a_cluster_that_suffers_is_left_alone(
     [only] = measured["scenarios"]
     assert only.workload.messages_per_s == 200
     assert measured["ended"] == ["spark"]
+
+
+def test_a_lapse_during_a_run_ends_the_calibration_too(
+    measured: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    behind: list[list[str]] = [[], ["orders-0: leader 1, 2 of 3 in sync"], []]
+    admin = SimpleNamespace(out_of_sync=lambda **_: behind.pop(0))
+    cluster = SimpleNamespace(admin=admin, check_reachable=lambda: {1, 2, 3})
+
+    def carry_on(_campaign: Any, *, on_progress: Any, **_: Any) -> None:
+        # A run that fails is written down as failed.
+        with suppress(TestbedError):
+            on_progress("100 sent")
+
+    monkeypatch.setattr(api, "existing_cluster", lambda _: cluster)
+    monkeypatch.setattr(api, "_LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(campaigns, "carry_on", carry_on)
+    with pytest.raises(TestbedError, match="1 partitions are under-replicated: orders-0"):
+        calibrate(existing=OTHERS.existing, model=tmp_path / "model.json", out=tmp_path)
+    assert behind == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +40,7 @@ AnyPath = str | Path
 T = TypeVar("T")
 
 _COPIES = 3
+_LOOK_EVERY_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -89,16 +91,16 @@ def calibrate(
     # It takes ten seconds to start: while the cluster starts, and never under load.
     spark = BackgroundSpark(master)
     try:
+        watch = _Watch(own, on_progress)
         with Clusters(None, "when-needed", testbed, on_progress) as clusters:
 
             def measure(scenario: Scenario, number: str) -> RunDirectory:
-                on_progress(f"calibration run {number}: {scenario.name}")
-                _check_replicas(own)
+                watch(f"calibration run {number}: {scenario.name}")
                 campaign = campaigns.create(scenario, scenario.name, as_path("out", out))
                 campaigns.carry_on(
-                    campaign, clusters=clusters, before_load=spark.get, on_progress=on_progress
+                    campaign, clusters=clusters, before_load=spark.get, on_progress=watch
                 )
-                _check_replicas(own)
+                watch.check()
                 directories.extend(campaign.directories)
                 return directories[-1]
 
@@ -115,10 +117,10 @@ def calibrate(
                 with clusters.of(cells(first_run(place), "calibration")[0].spec) as reached:
                     into = as_path("out", out) / "calibrate-reading"
                     readings = [
-                        read_behind(reached, catching, into, on_progress)
+                        read_behind(reached, catching, into, watch)
                         for catching in catching_up(place)
                     ]
-                _check_replicas(own)
+                watch.check()
         analyse(spark.get(), directories, (), on_progress)
     finally:
         spark.stop()
@@ -218,10 +220,27 @@ def _place(
     return Place(spec, replication=min(_COPIES, spec.brokers))
 
 
-def _check_replicas(own: ExistingCluster | None) -> None:
-    """A cluster of somebody else must not suffer from being measured."""
-    if own is not None and (behind := own.admin.out_of_sync(timeout_s=10)):
-        raise TestbedError(
-            f"calibration ended: {len(behind)} partitions are under-replicated: {behind[0]}",
-            "calibrate when the cluster is healthy, with a lower rate cap",
-        )
+class _Watch:
+    """Progress of a calibration, with a look at the replicas of somebody else's cluster every few
+    seconds: it must not suffer from being measured."""
+
+    def __init__(self, own: ExistingCluster | None, on_progress: Progress) -> None:
+        self._own, self._on_progress = own, on_progress
+        self._looked_s = -_LOOK_EVERY_S
+        self._problem = ""
+
+    def __call__(self, text: str) -> None:
+        self._on_progress(text)
+        if time.monotonic() - self._looked_s >= _LOOK_EVERY_S:
+            self.check()
+
+    def check(self) -> None:
+        """Raises if partitions are under-replicated, or were: that ended the run."""
+        self._looked_s = time.monotonic()
+        if self._own is not None and (behind := self._own.admin.out_of_sync(timeout_s=10)):
+            self._problem = f"{len(behind)} partitions are under-replicated: {behind[0]}"
+        if self._problem:
+            raise TestbedError(
+                f"calibration ended: {self._problem}",
+                "calibrate when the cluster is healthy, with a lower rate cap",
+            )

@@ -13,12 +13,12 @@ from typing import Any
 
 from penstock import specs
 from penstock.api.arguments import as_path
-from penstock.api.observations import teach
+from penstock.api.observations import read_input
 from penstock.domain.errors import BadInput
 from penstock.domain.progress import Progress, silent
 from penstock.domain.value import several
 from penstock.models import fitted
-from penstock.models.calibration import Here, Hire
+from penstock.models.calibration import LocalWorkers, WorkerFactory
 from penstock.models.fitted import MODEL_FORMAT, FittedModel
 from penstock.models.observation import Observation, Reading, Sending
 from penstock.specs.files import read_text, write_file
@@ -72,25 +72,25 @@ def fit_model(
     """
     file = as_path("model", model)
     previous = new_model(file, add)
-    taught = teach([as_path("runs", path) for path in several("runs", runs)], skip_unusable)
+    given = read_input([as_path("runs", path) for path in several("runs", runs)], skip_unusable)
     known = 0 if previous is None else len(previous.observations)
-    with _hired(known + len(taught.observations), master, on_progress) as hire:
+    with _workers(known + len(given.observations), master, on_progress) as start_workers:
         return fit_observations(
-            taught.observations,
+            given.observations,
             file,
-            readings=taught.readings,
+            readings=given.readings,
             previous=previous,
-            skipped=taught.skipped,
-            hire=hire,
+            skipped=given.skipped,
+            start_workers=start_workers,
             on_progress=on_progress,
         )
 
 
 @contextmanager
-def _hired(runs: int, master: str, say: Progress) -> Iterator[Hire]:
+def _workers(runs: int, master: str, say: Progress) -> Iterator[WorkerFactory]:
     """Who simulates: this process, or Spark where there are many runs."""
     if runs < _MANY_RUNS:
-        yield Here
+        yield LocalWorkers
         return
     from penstock.analysis.session import scoped
     from penstock.analysis.workers import SparkWorkers
@@ -108,10 +108,10 @@ def fit_observations(
     readings: Sequence[Reading] = (),
     previous: FittedModel | None = None,
     skipped: Sequence[str] = (),
-    hire: Hire = Here,
+    start_workers: WorkerFactory = LocalWorkers,
     on_progress: Progress = silent,
 ) -> Fit:
-    """Fit a model to what runs taught, and write its file."""
+    """Fit a model to observed runs, and write its file."""
     errors = None if previous is None else fitted.blind(previous, seen)
     made_at = datetime.now(UTC).isoformat(timespec="seconds")
     model = fitted.fit_model(
@@ -120,7 +120,7 @@ def fit_observations(
         sendings=sendings,
         readings=readings,
         previous=previous,
-        hire=hire,
+        start_workers=start_workers,
         say=on_progress,
     )
     write_file(file, specs.dump_json(model))
@@ -133,7 +133,7 @@ def new_model(file: Path, add: bool) -> FittedModel | None:
         return read_model(file)
     if file.exists():
         raise BadInput(
-            f"{file}: exists already", "add to it (`--add`), or choose another file (`--model`)"
+            f"{file}: exists already", "add to it (`add`), or choose another file (`model`)"
         )
     return None
 

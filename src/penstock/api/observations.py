@@ -1,4 +1,4 @@
-"""Public API: what run directories and facts teach a model; what must not be used is refused."""
+"""Public API: runs and facts as the input of a model; what must not be used is refused."""
 
 from __future__ import annotations
 
@@ -39,31 +39,31 @@ _PARTS = {"until appended": "produce", "until visible": "commit", "fetch": "fetc
 
 
 @dataclass
-class Taught:
-    """What runs and facts teach; and why others were left out."""
+class ModelInput:
+    """What a model is fitted to; and why other runs were left out."""
 
     observations: list[Observation] = field(default_factory=list)
     readings: list[Reading] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
 
 
-def teach(paths: Sequence[Path], skip_unusable: bool = False) -> Taught:
+def read_input(paths: Sequence[Path], skip_unusable: bool = False) -> ModelInput:
     """From directories of runs and campaigns, directories of them, and `facts.json` files."""
-    taught = Taught()
+    given = ModelInput()
     for path in paths:
         if path.is_file() and path.suffix == ".json":
             facts = specs.load(path, ClusterFacts)
-            taught.observations += _of_facts(path, facts)
-            taught.readings += _readings(facts)
+            given.observations += _of_facts(path, facts)
+            given.readings += _readings(facts)
             continue
         for directory in _find(path):
             try:
-                taught.observations.append(observation(directory))
+                given.observations.append(observation(directory))
             except BadInput as error:
                 if not skip_unusable:
                     raise
-                taught.skipped.append(error.message)
-    return taught
+                given.skipped.append(error.message)
+    return given
 
 
 def _find(path: Path) -> list[RunDirectory]:
@@ -219,7 +219,7 @@ def _label(point: FactPoint) -> str:
 
 
 def _check(directory: RunDirectory, run: Run, metrics: RunMetrics) -> None:
-    path, fix = directory.path, "leave it out (`--skip-unusable`), or run it again"
+    path, fix = directory.path, "leave it out, or run it again"
     if run.status != "complete" or run.invalid:
         why = run.reason or "; ".join(run.invalid) or run.status
         raise BadInput(f"{path}: the run is not valid: {why}", fix)
@@ -232,7 +232,7 @@ def _check(directory: RunDirectory, run: Run, metrics: RunMetrics) -> None:
     try:
         path_spec(run.spec)
     except BadInput as error:
-        raise BadInput(f"{path}: {error.message}", "leave it out (`--skip-unusable`)") from None
+        raise BadInput(f"{path}: {error.message}", "leave it out") from None
 
 
 def _spec(directory: RunDirectory, run: Run) -> RunSpec:

@@ -13,6 +13,7 @@ from penstock import specs
 from penstock.api.arguments import as_path
 from penstock.api.models import DEFAULT_MODEL, read_model
 from penstock.api.observations import observation
+from penstock.domain.cluster import ClusterSpec
 from penstock.domain.errors import BadInput
 from penstock.domain.progress import Progress, silent
 from penstock.domain.run import RunSpec
@@ -42,6 +43,8 @@ _SWEEP_POINTS = 16
 # A range that spans more than this is divided by factors, not by steps.
 _WIDE = 20.0
 NO_OTHER = OtherTraffic()
+_WITHOUT_FAULTS = "faults: left out; the prediction is of the time outside of them"
+_JAVAS_COSTS = "client java: its CPU costs are not calibrated; those of librdkafka are used"
 _OF_CONSUMERS = ("fetch.", "max.partition.fetch")
 
 
@@ -61,12 +64,24 @@ class Forecasts:
     def outcome(self) -> str:
         return forecasts.outcome(self.every, self.over)
 
-    def to_data(self) -> dict[str, Any]:
+    def to_data(
+        self, limits_ms: Sequence[float] = (), disk_gb: float | None = None
+    ) -> dict[str, Any]:
+        """As JSON has it; with the share of messages later than limits, and when disks are full."""
         return {
             "outcome": self.outcome,
             "over": self.over,
             "model": self.model.record,
-            "forecasts": [_data(one) for one in self.every],
+            "forecasts": [
+                {
+                    **_data(one),
+                    "late_shares": {f"{ms:g}": one.late_share(ms) for ms in limits_ms},
+                    "days_until_full": None
+                    if disk_gb is None or one.traffic is None
+                    else one.traffic.days_until_full(disk_gb),
+                }
+                for one in self.every
+            ],
         }
 
     def plot(self, file: AnyPath) -> Path:
@@ -142,8 +157,8 @@ def predict(
 
     `settings`: Kafka property, or another field of the scenario → its value, instead of the file's.
     `sweep`: one such name → the values to predict in turn. Without a scenario, that of the lightest
-    calibration run is changed. `other`: what others send to the cluster meanwhile, more than there was
-    during the calibration.
+    calibration run is changed. `other`: what others send to the cluster, on top of the traffic that it
+    had during the calibration. Faults of the scenario are left out.
     """
     fitted = model if isinstance(model, FittedModel) else read_model(model)
     base = _scenario(scenario, fitted)
@@ -164,13 +179,14 @@ def predict(
         shown = {name: text for name, text in cell.values.items() if len(matrix[name]) > 1}
         one = forecast(
             replace(fitted, path=path),
-            cell.spec,
+            _predictable(cell.spec, fitted),
             client=client,
             other=other,
             messages=_SWEEP_MESSAGES if swept else MESSAGES,
         )
         label = ", ".join(f"{name}={text}" for name, text in shown.items()) or base.name
-        found.append(replace(one, label=label, place=shown))
+        notes = (_WITHOUT_FAULTS,) if cell.spec.faults else ()
+        found.append(replace(one, label=label, place=shown, outside=(*notes, *one.outside)))
     return Forecasts(fitted, tuple(found), next(iter(swept), None))
 
 
@@ -220,12 +236,26 @@ def forecast(
         spec.name,
         spec,
         answer,
-        outside=(*model.outside(spec), *(() if read is None else read.outside)),
+        outside=(
+            *((_JAVAS_COSTS,) if client == "java" else ()),
+            *model.outside(spec),
+            *(() if read is None else read.outside),
+        ),
         compression_ratio=ratio or 1.0,
         traffic=None if isinstance(answer, Saturated) else traffic(spec, answer, ratio or 1.0),
-        most=None if model.sending is None else most_sent(model.sending, spec, ratio or 1.0),
+        most=None
+        if model.sending is None
+        else most_sent(model.sending, spec, ratio or 1.0, client=client),
         most_read=read,
     )
+
+
+def _predictable(spec: RunSpec, model: FittedModel) -> RunSpec:
+    """The run without its faults; of an existing cluster, with as many brokers as the model's has."""
+    if spec.existing is not None:
+        brokers = model.observations[0].spec.cluster.brokers
+        spec = replace(spec, existing=None, cluster=ClusterSpec(brokers=brokers))
+    return replace(spec, faults=())
 
 
 def _most_read(

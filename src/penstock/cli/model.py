@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
@@ -12,6 +14,7 @@ from penstock.api.models import DEFAULT_MODEL, Fit
 from penstock.cli import options, output
 from penstock.domain.cluster import ClusterSpec
 from penstock.domain.run import Existing
+from penstock.models.calibration import LEAST_RUNS
 from penstock.models.fitted import FittedModel
 from penstock.models.path.physics import Physics
 from penstock.report import forecasts, formatting, model_page
@@ -19,14 +22,22 @@ from penstock.specs import to_data
 from penstock.specs.files import write_file
 from penstock.specs.schema import json_schema
 
-model_file = click.option(
-    "--model",
-    "file",
-    type=options.PATH,
-    default=Path(DEFAULT_MODEL),
-    show_default=True,
-    help="File of the model.",
-)
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _model_file(help_text: str) -> Callable[[F], F]:
+    return click.option(
+        "--model",
+        "file",
+        type=options.PATH,
+        default=Path(DEFAULT_MODEL),
+        show_default=True,
+        help=help_text,
+    )
+
+
+model_file = _model_file("Model file to read.")
+_new_model_file = _model_file("Model file to write; must not exist unless --add is given.")
 _add = click.option(
     "--add", is_flag=True, help="Add to the runs that the model in the file was fitted to."
 )
@@ -34,7 +45,7 @@ _add = click.option(
 
 @click.group()
 def model() -> None:
-    """Models of a cluster: what its settings lead to, learnt from measured runs."""
+    """Models that predict what settings lead to, fitted to measured runs."""
 
 
 @model.command()
@@ -57,12 +68,15 @@ def model() -> None:
 @click.option(
     "--throughput",
     is_flag=True,
-    help="Also measure the most that a producer can send and a consumer can read; 4 min more.",
+    help="Also measure the highest rates of one producer and of one consumer; 4 minutes more.",
 )
 @click.option(
-    "--runs", "most_runs", type=click.IntRange(min=1), help="Make at most this many runs."
+    "--runs",
+    "most_runs",
+    type=click.IntRange(min=LEAST_RUNS + 1),
+    help="Make at most this many runs; the first is made twice. --throughput comes on top.",
 )
-@model_file
+@_new_model_file
 @_add
 @options.out
 @options.master
@@ -82,10 +96,10 @@ def calibrate(
     master: str,
     as_json: bool,
 ) -> None:
-    """Measure the few short runs that teach most, and fit a model to them.
+    """Measure a few short runs, chosen to tell costs apart, and fit a model to them.
 
-    Starts a cluster of three brokers on this machine unless told otherwise, and takes 5 to 8 minutes
-    on two cores.
+    By default, starts a cluster of three brokers on this machine and removes it afterwards. Takes 5 to
+    8 minutes on two cores.
     """
     if client_properties is not None and bootstrap_servers is None:
         raise click.UsageError("--client-properties needs --bootstrap-servers")
@@ -120,7 +134,7 @@ def calibrate(
     is_flag=True,
     help="Leave out runs that are invalid, cold, unsteady or not analysed, instead of refusing them.",
 )
-@model_file
+@_new_model_file
 @_add
 @click.option(
     "--master",
@@ -169,8 +183,7 @@ def _show_fit(fit: Fit, as_json: bool) -> None:
     record = found.record
     error = record.errors.get("end_to_end_p99")
     sentence = f"Fitted to {record.runs} runs" + (
-        f"; the p99 end to end of runs that were left out was met within "
-        f"{formatting.quantity(error, 'share')} (median)."
+        f"; p99 end to end of left-out runs: median error {formatting.quantity(error, 'share')}."
         if error is not None
         else "."
     )

@@ -18,6 +18,7 @@ from penstock.report import forecasts
 
 # The load is too high: there is no latency to predict.
 _SATURATED = 10
+_CLIENT = "librdkafka"
 
 
 @click.command()
@@ -27,7 +28,8 @@ _SATURATED = 10
     "settings",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Change a Kafka property or a field of the scenario; may be repeated.",
+    help="Set a Kafka property (linger.ms=5) or a field of the scenario (rate_per_s=500, "
+    "partitions=12); may be repeated.",
 )
 @click.option(
     "--sweep",
@@ -44,33 +46,27 @@ _SATURATED = 10
 @click.option(
     "--client",
     type=click.Choice(["librdkafka", "java"]),
-    default="librdkafka",
+    default=_CLIENT,
     show_default=True,
-    help="The producers' client; they pack requests differently.",
+    help="The producers' client: how it packs requests, and its defaults.",
 )
-@click.option(
-    "--limit",
-    "limits_ms",
-    type=click.FloatRange(min=0, min_open=True),
-    multiple=True,
-    help="Also show the share of messages later than this many ms; may be repeated.",
-)
+@options.latency_limits
 @click.option(
     "--disk-gb",
     type=click.FloatRange(min=0, min_open=True),
-    help="Also show when a broker's disk of so many 10⁹ bytes is full.",
+    help="Also show in how many days a broker's disk of this size (GB) is full, without retention.",
 )
 @click.option(
-    "--other-requests",
+    "--other-requests-per-s",
     type=click.FloatRange(min=0),
     default=0.0,
-    help="Other producers send so many requests/s meanwhile, more than during the calibration.",
+    help="Produce requests/s of other clients, on top of the traffic during calibration.",
 )
 @click.option(
-    "--other-mb",
+    "--other-mb-per-s",
     type=click.FloatRange(min=0),
     default=0.0,
-    help="Other producers send so many MB/s meanwhile, more than during the calibration.",
+    help="MB/s that other clients produce, on top of the traffic during calibration.",
 )
 @click.option("--plot", type=options.PATH, help="Write a page with charts to this HTML file.")
 @model_file
@@ -83,8 +79,8 @@ def predict(
     client: str,
     limits_ms: tuple[float, ...],
     disk_gb: float | None,
-    other_requests: float,
-    other_mb: float,
+    other_requests_per_s: float,
+    other_mb_per_s: float,
     plot: Path | None,
     file: Path,
     as_json: bool,
@@ -92,19 +88,22 @@ def predict(
     """Predict the latency of SCENARIO by a model, with 90 % intervals.
 
     Without SCENARIO, that of the lightest calibration run is used, changed by --set and --sweep.
-    Exits with 10 if the load is above what the cluster can carry.
+    Faults of a scenario are left out. Exits with 10 if the load is too high in every cell.
     """
-    other = OtherTraffic(requests_per_s=other_requests, mb_per_s=other_mb)
+    other = OtherTraffic(requests_per_s=other_requests_per_s, mb_per_s=other_mb_per_s)
     with output.progress() as say:
         if against:
-            if scenario or settings or sweep or other:
-                raise click.UsageError("--against takes the scenario of the run: leave out others")
+            if scenario or settings or sweep or other or limits_ms or disk_gb or client != _CLIENT:
+                raise click.UsageError(
+                    "--against predicts the scenario of each run: only --model, --plot and --json "
+                    "can be given with it"
+                )
             judged = penstock.predict_runs(against, model=file, on_progress=say)
         else:
             found = penstock.predict(
                 scenario,
                 model=file,
-                settings={name: values_of(text)[0] for name, text in map(_pair, settings)},
+                settings=dict(map(_set, settings)),
                 sweep=None if sweep is None else dict([_swept(sweep)]),
                 client=client,  # type: ignore[arg-type]
                 other=other,
@@ -113,7 +112,9 @@ def predict(
     result: Forecasts | JudgedRuns = judged if against else found
     page = None if plot is None else result.plot(plot)
     if as_json:
-        output.emit_json(result.to_data())
+        output.emit_json(
+            judged.to_data() if against else found.to_data(limits_ms=limits_ms, disk_gb=disk_gb)
+        )
     elif against:
         _show_judged(judged)
     else:
@@ -130,6 +131,8 @@ def _show(found: Forecasts, limits_ms: tuple[float, ...], disk_gb: float | None)
     every = list(found)
     if len(every) > 1:
         output.table(*forecasts.overview(every))
+        if disk_gb is not None:
+            output.table(*forecasts.until_full(every, disk_gb))
     elif isinstance(answer := every[0].answer, Prediction):
         output.table(*forecasts.latencies(answer))
         output.table(*forecasts.parts(answer))
@@ -144,6 +147,8 @@ def _show_judged(judged: JudgedRuns) -> None:
     output.outcome(judged.outcome)
     for one in judged:
         output.note(f"\n{one.seen.run}")
+        for note in one.forecast.outside:
+            output.warn(note)
         if isinstance(one.forecast.answer, Saturated):
             output.note(f"the model says: {one.forecast.answer}")
             continue
@@ -154,7 +159,7 @@ def _show_judged(judged: JudgedRuns) -> None:
 
 def _warn(found: Forecasts) -> None:
     for note in dict.fromkeys(note for one in found for note in one.outside):
-        output.warn(f"beyond the calibration: {note}")
+        output.warn(note)
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -162,6 +167,14 @@ def _pair(text: str) -> tuple[str, str]:
     if not is_pair or not name or not value:
         raise BadInput(f"{text!r} is not NAME=VALUE", "such as linger.ms=5")
     return name.strip(), value.strip()
+
+
+def _set(text: str) -> tuple[str, object]:
+    name, given = _pair(text)
+    values = values_of(given)
+    if len(values) > 1:
+        raise BadInput(f"--set {text}: several values", f"use --sweep {text}")
+    return name, values[0]
 
 
 def _swept(text: str) -> tuple[str, list[object]]:

@@ -125,10 +125,10 @@ class Workers(Protocol):
 
 
 # From items and what is to be made of each before anything is computed.
-Hire = Callable[[Sequence[Any], Callable[[Any], Any]], Workers]
+WorkerFactory = Callable[[Sequence[Any], Callable[[Any], Any]], Workers]
 
 
-class Here:
+class LocalWorkers:
     """Computes in this process, one after the other."""
 
     def __init__(self, items: Sequence[Any], prepare: Callable[[Any], Any]) -> None:
@@ -151,10 +151,10 @@ def fit(
     *,
     cores: int,
     is_shared: bool = True,
-    hire: Hire = Here,
+    start_workers: WorkerFactory = LocalWorkers,
     say: Say = lambda _: None,
 ) -> Calibration:
-    """Fit a model to measured runs. `hire`: who simulates them."""
+    """Fit a model to measured runs. `start_workers`: where they are simulated."""
     if len(observations) < LEAST_RUNS:
         raise BadInput(
             f"{len(observations)} runs are too few to fit a model",
@@ -162,7 +162,7 @@ def fit(
         )
     machines = Machines(cores, is_shared)
     say(f"fitting the path of messages to {len(observations)} runs")
-    fitting = _Fitting(observations, hire(observations, _Run.of), machines)
+    fitting = _Fitting(observations, start_workers(observations, _Run.of), machines)
     every = range(len(observations))
     best = fitting.best(every, None, _RADII)
     folds = [every[number::_FOLDS] for number in range(min(_FOLDS, len(every)))]

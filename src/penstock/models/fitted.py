@@ -15,7 +15,7 @@ import numpy as np
 from penstock.domain.errors import BadInput
 from penstock.domain.run import RunSpec
 from penstock.domain.value import Doc, Value
-from penstock.models.calibration import Here, Hire, LeftOut, Say, errors, fit
+from penstock.models.calibration import LeftOut, LocalWorkers, Say, WorkerFactory, errors, fit
 from penstock.models.observation import Observation, Reading, Sending
 from penstock.models.path.predict import PathModel
 from penstock.models.reading import LEAST_READINGS, FittedReading, fit_reading
@@ -106,12 +106,12 @@ def fit_model(
     sendings: Sequence[Sending] = (),
     readings: Sequence[Reading] = (),
     previous: FittedModel | None = None,
-    hire: Hire = Here,
+    start_workers: WorkerFactory = LocalWorkers,
     say: Say = lambda _: None,
 ) -> FittedModel:
     """Fit a model to runs, and to those of an earlier model if there is one. `sendings`: runs whose
-    producers always had more to send; `readings`: of consumers that always had more to read. `hire`: who
-    simulates the runs."""
+    producers always had more to send; `readings`: of consumers that always had more to read.
+    `start_workers`: where the runs are simulated."""
     known = () if previous is None else previous.observations
     seen = {one.run for one in known}
     every = (*known, *(one for one in observations if one.run not in seen))
@@ -121,7 +121,7 @@ def fit_model(
     first = every[0]
     # Of a cluster elsewhere, nobody knows the machines.
     cores = int(first.machine.get("cores", 0)) if first.is_local else 0
-    found = fit(every, cores=cores, is_shared=first.is_local, hire=hire, say=say)
+    found = fit(every, cores=cores, is_shared=first.is_local, start_workers=start_workers, say=say)
     saturated = (*(() if previous is None else previous.sendings), *sendings)
     behind = (*(() if previous is None else previous.readings), *readings)
     return FittedModel(
@@ -192,7 +192,7 @@ _NUMBERS: Mapping[str, Callable[[RunSpec], float]] = {
     "messages/s": lambda run: run.workload.messages_per_s,
     "bytes per message": lambda run: run.workload.payload.mean_bytes,
     "partitions": lambda run: run.topic.partitions,
-    "copies": lambda run: run.topic.replication,
+    "replicas": lambda run: run.topic.replication,
     "brokers": lambda run: run.cluster.brokers,
     "producers": lambda run: run.workload.producers,
     "consumers": lambda run: run.consumers.count,

@@ -130,16 +130,25 @@ def fit_sending(runs: Sequence[Sending]) -> FittedInterval:
     )
 
 
-def most_sent(fitted: FittedInterval, run: RunSpec, compression_ratio: float = 1.0) -> Throughput:
+def most_sent(
+    fitted: FittedInterval,
+    run: RunSpec,
+    compression_ratio: float = 1.0,
+    *,
+    client: ClientName = "librdkafka",
+) -> Throughput:
     """The most that one producer of a run could send, in batches that are full."""
-    path = client_spec(run)
+    path = client_spec(run, client)
     key = None if run.workload.keys is None else KEY_BYTES
     value = run.workload.payload.mean_bytes
     each = float(record_bytes(round(value), key_bytes=key)) / compression_ratio
     count = max(1, min(path.batch_messages, int(path.batch_bytes / each)))
     quota = run.cluster.quotas.producer_mb_per_s
     model = ProducerThroughput(
-        interval=fitted.interval, topic=run.topic.name, by_key=run.workload.keys is not None
+        interval=fitted.interval,
+        client=client,
+        topic=run.topic.name,
+        by_key=run.workload.keys is not None,
     )
     return model.predict(
         leaders(run.topic.partitions, run.cluster.brokers),

@@ -54,13 +54,14 @@ def outcome(every: Sequence[Forecast], over: str | None = None) -> str:
             f"99 % within {_ms(latency.percentiles_ms['99'])}."
         )
     if not steady:
-        return f"All {len(every)} settings are saturated: a queue grows without bound."
+        return f"The load is too high in all {len(every)} settings."
     best = min(steady, key=_p99)
     lost = len(every) - len(steady)
-    rest = f"; {lost} of {len(every)} are saturated" if lost else ""
+    rest = f"; the load is too high in {lost} of {len(every)}" if lost else ""
+    worst = max(steady, key=_p99)
     return (
-        f"p99 end to end is lowest at {best.label}: {_ms(_p99_of(best))}, and "
-        f"{_ms(_p99_of(max(steady, key=_p99)))} at most{rest}."
+        f"Lowest p99 end to end: {_ms(_p99_of(best))} at {best.label}; highest: "
+        f"{_ms(_p99_of(worst))} at {worst.label}{rest}."
     )
 
 
@@ -69,7 +70,7 @@ def judged_outcome(every: Sequence[Judged]) -> str:
     figures = [figure for one in every for figure in one.figures]
     refused = sum(isinstance(one.forecast.answer, Saturated) for one in every)
     if not figures:
-        return "The model calls the load of every run too high."
+        return "The load is predicted as too high in every run."
     inside = [figure for figure in figures if figure.is_inside is not None]
     clauses = []
     if inside:
@@ -84,7 +85,7 @@ def judged_outcome(every: Sequence[Judged]) -> str:
         ]
         clauses.append(f"measured against predicted, end to end: {formatting.listed(off)}")
     if refused:
-        clauses.append(f"{refused} of {len(every)} runs count as saturated")
+        clauses.append(f"the load is predicted as too high in {refused} of {len(every)} runs")
     return f"{capital('; '.join(clauses))}."
 
 
@@ -114,7 +115,7 @@ def about(model: FittedModel) -> str:
     )
     kafka = model.versions.get("kafka", "")
     return (
-        f"By a model of {len(model.observations)} runs, fitted {model.made_at}"
+        f"Model fitted to {len(model.observations)} runs, {model.made_at}"
         + (f", Kafka {kafka}" if kafka else "")
         + f" ({machine})"
     )
@@ -182,7 +183,12 @@ def traffic(one: Forecast, disk_gb: float | None = None) -> Table:
     ]
     if one.most is not None:
         most = float(one.most.bytes_per_s.sum()) / 1e6
-        rows.append(["most that one producer can send", formatting.quantity(most, "mb_per_s")])
+        rows.append(
+            [
+                "most that one producer can send (acks=1, 1 replica)",
+                formatting.quantity(most, "mb_per_s"),
+            ]
+        )
         rows.append(["… messages", formatting.quantity(one.most.messages_per_s, "per_s")])
     if one.most_read is not None:
         read = one.most_read
@@ -193,6 +199,16 @@ def traffic(one: Forecast, disk_gb: float | None = None) -> Table:
         days = formatting.significant(found.days_until_full(disk_gb))
         rows.append([f"days until {disk_gb:g} GB are full", days])
     return Table(["traffic", "predicted"], rows)
+
+
+def until_full(every: Sequence[Forecast], disk_gb: float) -> Table:
+    """Of several cells, when the fullest disk is full."""
+    rows: list[Cells] = [
+        [one.label, formatting.significant(one.traffic.days_until_full(disk_gb))]
+        for one in every
+        if one.traffic is not None
+    ]
+    return Table(["setting", f"days until {disk_gb:g} GB are full"], rows)
 
 
 def readings(model: FittedModel, fitted: FittedReading) -> Table:
@@ -211,7 +227,7 @@ def readings(model: FittedModel, fitted: FittedReading) -> Table:
                 formatting.quantity(per_s, "per_s"),
             ]
         )
-    return Table(["messages of", "partitions", "messages per answer", "measured", "fitted"], rows)
+    return Table(["messages of", "partitions", "messages per fetch", "measured", "fitted"], rows)
 
 
 def overview(every: Sequence[Forecast]) -> Table:
@@ -222,7 +238,7 @@ def overview(every: Sequence[Forecast]) -> Table:
         place = [one.place.get(name, "") for name in names] or [one.label]
         if isinstance(one.answer, Saturated):
             limit = formatting.quantity(one.answer.limit_per_s, "per_s")
-            rows.append([*place, f"saturated above {limit}", *[formatting.NOTHING] * 4])
+            rows.append([*place, f"too high: limit {limit}", *[formatting.NOTHING] * 4])
             continue
         latency, answer = one.answer.latencies["end_to_end"], one.answer
         rows.append(
@@ -236,7 +252,7 @@ def overview(every: Sequence[Forecast]) -> Table:
             ]
         )
     heads = [name.removeprefix("settings.") for name in names] or ["run"]
-    return Table([*heads, "mean", "p50", "p99", "requests", "of the cores"], rows)
+    return Table([*heads, "mean", "p50", "p99", "produce requests", "CPU used"], rows)
 
 
 def late(every: Sequence[Forecast], limits_ms: Sequence[float]) -> Table:

@@ -119,10 +119,14 @@ class Saturated(Value):
     offered_per_s: float
     limit_per_s: Annotated[float, Doc("messages/s below which latency is bounded")]
     reason: str
+    grows: Annotated[bool, Doc("a queue grows; false: the machine is too busy to predict it")] = (
+        True
+    )
 
     def __str__(self) -> str:
+        what = "the queue grows without bound" if self.grows else "latency cannot be predicted"
         return (
-            f"the queue grows without bound above {self.limit_per_s:,.0f} messages/s "
+            f"{what} above {self.limit_per_s:,.0f} messages/s "
             f"({self.offered_per_s:,.0f} offered): {self.reason}"
         )
 
@@ -176,7 +180,14 @@ def predict(
                 )
                 low, high = (low, share) if _takes_too_much(model, slower) else (share, high)
             limit_per_s = min(limit_per_s, low * offered_per_s)
-        return Saturated(offered_per_s=offered_per_s, limit_per_s=limit_per_s, reason=reason)
+        used = cpu_share(model, times)
+        return Saturated(
+            offered_per_s=offered_per_s,
+            limit_per_s=limit_per_s,
+            reason=reason,
+            # Below all cores no queue need grow, but machines that busy do not repeat themselves.
+            grows=not (_takes_too_much(model, times) and used is not None and used < 1),
+        )
     others = [here.simulate(physics, model.machines, seed) for physics in model.others]
     free = here.simulate(_FREE, Machines(), seed) if model.scatter else None
     which = counted(times)
@@ -225,7 +236,8 @@ def _done_per_s(times: PathTimes) -> float:
 def _overload(model: PathModel, times: PathTimes) -> str | None:
     """Why latency would not be bounded; None if it is."""
     if _takes_too_much(model, times):
-        return f"it would take {cpu_share(model, times):.0%} of the cores"
+        share = cpu_share(model, times)
+        return f"it would take {share:.0%} of the cores, and predictions hold up to {MOST_CPU_SHARE:.0%}"
     if np.any(np.isnan(times.answered_s)) or np.any(np.isnan(times.received_s)):
         return "messages wait longer than the simulated time"
     thirds = np.array_split(times.end_to_end_s[counted(times)], 3)

@@ -119,8 +119,9 @@ class Consumption(ExperimentKind):
             about = {"events": sorted(group.events, key=lambda e: e.at_ns), "members": reports}
             write_file(directory / REPORTS, specs.dump_json(about))
         tallies = [Tally.of(words) for words in reports]
-        # With more members than partitions some have nothing to do, for good.
-        busy = [t for t in tallies if t.works_from_ns is not None]
+        # With more members than partitions some have nothing to do, or had their partition taken by
+        # a later member.
+        busy = [t for t in tallies if t.works_to_ns is not None and t.works_to_ns > from_ns]
         done = throughput(busy, from_ns, to_ns)
         times = {
             "rebalance_form_ms": formed_ms,

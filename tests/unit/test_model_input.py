@@ -10,7 +10,7 @@ import pytest
 from made_up_machine import run_spec
 from penstock import specs
 from penstock.api.models import fit_model
-from penstock.api.observations import teach
+from penstock.api.observations import read_input
 from penstock.domain.errors import BadInput
 from penstock.domain.facts import ClusterFacts, Conditions, FactPoint
 from penstock.domain.grid import ExperimentGrid
@@ -85,19 +85,19 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_points_with_a_latency_are_observations_of_their_load(file: Path) -> None:
-    taught = teach([file])
-    assert [one.spec.topic.partitions for one in taught.observations] == [1, 6, 12, 6]
-    first, *_, stream = taught.observations
+    given = read_input([file])
+    assert [one.spec.topic.partitions for one in given.observations] == [1, 6, 12, 6]
+    first, *_, stream = given.observations
     assert first.latencies["produce"].mean_ms == pytest.approx(2.0, rel=1e-3)
     assert first.spec.settings.linger_ms == 0
     assert first.messages_per_s == GRID.latency_per_s
     assert list(stream.latencies) == ["end_to_end"]
     assert stream.spec.consumers.count == 2
     assert stream.messages_per_s == 2 * GRID.stream_per_s
-    assert len({one.run for one in taught.observations}) == 4
+    assert len({one.run for one in given.observations}) == 4
     # Only what one consumer reads by itself.
-    assert [one.messages_per_s for one in taught.readings] == [400_000.0]
-    assert taught.skipped == []
+    assert [one.messages_per_s for one in given.readings] == [400_000.0]
+    assert given.skipped == []
 
 
 def test_a_model_is_fitted_to_facts(
@@ -116,4 +116,4 @@ def test_a_file_that_holds_no_facts_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "other.json"
     path.write_text(specs.dump_json(run_spec()))
     with pytest.raises(BadInput, match=r"other\.json"):
-        teach([path])
+        read_input([path])
