@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
+
 from made_up_machine import (
     CLIENT_REQUEST_S,
     MESSAGE_S,
@@ -16,7 +17,6 @@ from made_up_machine import (
     observed,
     run_spec,
 )
-
 from penstock.domain.broker_view import RequestClass
 from penstock.domain.errors import BadInput
 from penstock.models import calibration
@@ -125,3 +125,12 @@ def test_a_cluster_that_nobody_can_look_into_is_fitted_by_its_clients_alone() ->
 def test_too_few_runs_are_refused() -> None:
     with pytest.raises(BadInput, match="too few"):
         fit(RUNS[:2], cores=2)
+
+
+def test_one_run_with_counters_among_others_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Left out, it leaves runs that show nothing of the brokers."""
+    monkeypatch.setattr(calibration, "_RADII", (0.3,))
+    monkeypatch.setattr(calibration, "_RADII_AGAIN", (0.1,))
+    monkeypatch.setattr(calibration, "_MESSAGES", 1_000)
+    mixed = [RUNS[0], *(replace(one, brokers=None) for one in RUNS[1:])]
+    assert len(fit(mixed, cores=2).left_out) == len(RUNS)

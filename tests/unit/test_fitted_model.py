@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -17,6 +19,7 @@ from penstock.api.prediction import axis, forecast, predict, values_of
 from penstock.cli.model import model as model_command
 from penstock.cli.predict import predict as predict_command
 from penstock.domain.errors import BadInput
+from penstock.domain.metrics import Estimate
 from penstock.domain.scenario import Scenario
 from penstock.models import calibration
 from penstock.models.calibration import LeftOut
@@ -24,9 +27,17 @@ from penstock.models.fitted import FittedModel, blind, check_alike, fit_model, o
 from penstock.models.forecast import judge
 from penstock.models.observation import Sending
 from penstock.models.other_traffic import OtherTraffic
-from penstock.models.path.predict import LatencyScatter, Prediction, Saturated, Scatter
+from penstock.models.path.predict import (
+    CURVE_SHARES,
+    LatencyScatter,
+    PredictedLatency,
+    Prediction,
+    Saturated,
+    Scatter,
+)
 from penstock.models.throughput import FittedInterval, Interval
 from penstock.report import forecast_page, forecasts
+from penstock.testbed.faults.kill import Kill
 
 RUNS = tuple(
     observed(run_spec(rate, acks=acks, linger_ms=linger))
@@ -237,6 +248,87 @@ def test_keys_that_are_few_load_brokers_unevenly() -> None:
     found = forecast(FITTED, skewed).traffic
     assert found is not None
     assert found.imbalance == pytest.approx(3)
+
+
+def test_the_share_of_late_messages_is_right_in_the_tail() -> None:
+    """One message of 20,000 far out must not look like one of 250."""
+    times = np.sort(np.r_[np.linspace(1, 10, 19_999), 500.0])
+    latency = PredictedLatency(
+        mean_ms=Estimate(value=5.5),
+        percentiles_ms={},
+        curve_ms=tuple(np.quantile(times, CURVE_SHARES).tolist()),
+    )
+    assert latency.late_share(100) < 2e-4
+    assert latency.late_share(5.5) == pytest.approx(0.5, abs=0.001)
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"fetch.min.bytes": "abc"}, "fetch.min.bytes=abc"),
+        ({"fetch.wait.max.ms": "x"}, "fetch.wait.max.ms=x"),
+        ({"settings.sticky.partitioning.linger.ms": -1}, "sticky.partitioning.linger.ms=-1"),
+        ({"rate_per_s": 0.02}, "0.02 messages/s: too few"),
+    ],
+)
+def test_values_that_make_no_sense_are_named(settings: dict[str, object], named: str) -> None:
+    with pytest.raises(BadInput, match=re.escape(named)):
+        predict(scenario(), model=FITTED, settings=settings)
+
+
+def test_extreme_values_are_answered() -> None:
+    [polling] = predict(
+        scenario(), model=FITTED, settings={"fetch.min.bytes": 100_000, "fetch.wait.max.ms": 0}
+    )
+    assert polling.prediction is not None
+    [much] = predict(scenario(), model=FITTED, settings={"rate_per_s": 1e8})
+    assert isinstance(much.answer, Saturated)
+    # A long linger is a sawtooth, not a queue that grows.
+    long = {"linger.ms": 4_000, "rate_per_s": 800}
+    [slow] = predict(scenario(), model=FITTED, settings=long)
+    assert slow.prediction is not None
+    assert slow.prediction.latencies["produce"].mean_ms.value == pytest.approx(2_000, rel=0.1)
+
+
+@pytest.mark.parametrize("text", ["0..inf", "5..1", "nan..3"])
+def test_ranges_that_are_none_are_refused(text: str) -> None:
+    with pytest.raises(BadInput, match="two numbers"):
+        values_of(text)
+
+
+def test_whole_numbers_stay_whole() -> None:
+    assert values_of("1..2") == [1, 2]
+
+
+def test_faults_are_left_out_with_a_warning() -> None:
+    faulty = replace(scenario(), faults=(Kill(broker=1, at_s=1.0),))
+    [one] = predict(faulty, model=FITTED)
+    assert one.prediction is not None
+    assert one.outside[0].startswith("faults: left out")
+
+
+def test_what_no_run_measured_is_named() -> None:
+    blind = [replace(o, latencies={"produce": o.latencies["produce"]}) for o in RUNS]
+    only = replace(FITTED, observations=tuple(blind))
+    assert "latency end to end: no run" in " ".join(only.outside(RUNS[0].spec))
+
+
+def test_settings_of_brokers_that_were_not_calibrated_are_named() -> None:
+    spec = RUNS[0].spec
+    other = replace(
+        spec,
+        topic=replace(spec.topic, config={"flush.messages": "1"}),
+        cluster=replace(spec.cluster, heap_mb=512),
+    )
+    notes = " ".join(outside(other, [spec]))
+    assert "topic.config=flush.messages=1" in notes and "cluster.heap_mb=512" in notes
+
+
+def test_runs_of_another_cluster_elsewhere_are_refused() -> None:
+    away = [replace(one, is_local=False, cluster="a:9092") for one in RUNS]
+    check_alike(away)
+    with pytest.raises(BadInput, match="b:9092"):
+        check_alike([*away, replace(away[0], cluster="b:9092")])
 
 
 def test_other_traffic_takes_cores() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -117,3 +118,47 @@ def test_a_file_that_holds_no_facts_is_refused(tmp_path: Path) -> None:
     path.write_text(specs.dump_json(run_spec()))
     with pytest.raises(BadInput, match=r"other\.json"):
         read_input([path])
+
+
+def _written(tmp_path: Path, facts: ClusterFacts) -> Path:
+    path = tmp_path / "facts.json"
+    path.write_text(specs.dump_json(facts))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"grids": {}}, r"facts\.json: grids\.production: is missing"),
+        ({"machine": {"cores": "two"}}, r"machine\.cores"),
+        ({"machine": {}}, r"machine\.cores"),
+        ({"format": 99}, "format: 99 is not 1"),
+        ({"points": ()}, "neither latencies nor reading rates"),
+    ],
+)
+def test_facts_that_cannot_be_used_are_named(
+    change: dict[str, Any], named: str, tmp_path: Path
+) -> None:
+    with pytest.raises(BadInput, match=named):
+        read_input([_written(tmp_path, replace(_facts(), **change))])
+
+
+def test_an_empty_distribution_is_named(tmp_path: Path) -> None:
+    first, *rest = _facts().points
+    empty = replace(first, distributions={"latency": replace(_drawn(1.0), buckets=())})
+    with pytest.raises(BadInput, match=r"production, .*: its distribution is empty"):
+        read_input([_written(tmp_path, replace(_facts(), points=(empty, *rest)))])
+
+
+def test_cold_points_and_readings_without_figures_are_left_out(tmp_path: Path) -> None:
+    first, *rest, alone, two = _facts().points
+    cold = replace(first, warnings=("cold: the brokers still got faster",))
+    without = replace(alone, figures={"fetch_messages": Estimate(value=10.0)})
+    given = read_input([_written(tmp_path, replace(_facts(), points=(cold, *rest, without, two)))])
+    assert len(given.observations) == 3
+    assert given.readings == []
+
+
+def test_the_same_facts_by_another_path_are_the_same_runs(file: Path) -> None:
+    names = [one.run for one in read_input([file]).observations]
+    assert names == [one.run for one in read_input([file.parent / "." / "facts.json"]).observations]

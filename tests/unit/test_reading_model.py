@@ -23,7 +23,7 @@ _BASE, _MESSAGE, _BYTE = 4e-4, 2e-6, 3e-10
 def _reading(size: int, fetch_messages: float, partitions: int = 3) -> Reading:
     seconds = _BASE + fetch_messages * (_MESSAGE + _BYTE * float(record_bytes(size)))
     return Reading(
-        name=f"{size}-{fetch_messages}",
+        run=f"{size}-{fetch_messages}",
         message_bytes=size,
         partitions=partitions,
         messages_per_s=fetch_messages / seconds,

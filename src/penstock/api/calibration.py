@@ -11,7 +11,7 @@ from typing import TypeVar
 from penstock.api.arguments import as_path
 from penstock.api.evidence import analyse
 from penstock.api.models import DEFAULT_MODEL, Fit, fit_observations, new_model
-from penstock.api.observations import observation, sending, used_cores
+from penstock.api.observations import MOST_BROKERS, observation, of_place, sending, used_cores
 from penstock.api.testbeds import attach_testbed
 from penstock.domain.cluster import ClusterSpec
 from penstock.domain.errors import BadInput, TestbedError
@@ -23,12 +23,15 @@ from penstock.models.calibration import LEAST_RUNS
 from penstock.models.design import (
     CATCHING_UP,
     DEFAULT_CAP_PER_S,
+    LEAST_CAP_PER_S,
+    SECONDS,
     Place,
     capacity_per_s,
     first_run,
     further_runs,
     saturating_runs,
 )
+from penstock.models.fitted import check_alike
 from penstock.models.observation import Reading
 from penstock.runs import campaign as campaigns
 from penstock.runs.clusters import Clusters, existing_cluster
@@ -79,6 +82,8 @@ def calibrate(
     if throughput and existing is not None and not saturate:
         raise BadInput("`throughput` loads an existing cluster fully", "allow it with `saturate`")
     file = as_path("model", model)
+    if not file.absolute().parent.is_dir():
+        raise BadInput(f"model: {file.parent} is not a directory", "make it, or name another file")
     previous = new_model(file, add)
     own = existing_cluster(existing) if existing is not None else None
     place = _place(cluster, testbed, existing, own)
@@ -104,7 +109,9 @@ def calibrate(
                 directories.extend(campaign.directories)
                 return directories[-1]
 
-            cores, used = used_cores(measure(first_run(place), "1"))
+            cores, used = used_cores(first := measure(first_run(place), "1"))
+            if previous is not None:
+                check_alike([*previous.observations, of_place(first)])
             full_per_s = capacity_per_s(0 if own is not None else cores, used)
             # The first again: brokers get faster for minutes, so what was measured first is not
             # comparable with the rest.
@@ -112,15 +119,17 @@ def calibrate(
             full = saturating_runs(place) if throughput else []
             for number, scenario in enumerate((*ordinary, *full), 2):
                 measure(scenario, f"{number} of {len(ordinary) + len(full) + 1}")
-            readings = []
+            readings: list[Reading] = []
+            unread: list[str] = []
             if throughput:
                 with clusters.of(cells(first_run(place), "calibration")[0].spec) as reached:
                     into = as_path("out", out) / "calibrate-reading"
-                    readings = [
-                        read_behind(reached, catching, into, watch)
-                        for catching in catching_up(place)
-                    ]
-                watch.check()
+                    for catching in catching_up(place):
+                        try:
+                            readings.append(read_behind(reached, catching, into, watch))
+                        except TestbedError as error:
+                            unread.append(f"{catching.name}: {error.message}")
+                        watch.check()
         analyse(spark.get(), directories, (), on_progress)
     finally:
         spark.stop()
@@ -137,7 +146,7 @@ def calibrate(
         sendings=sendings,
         readings=readings,
         previous=previous,
-        skipped=(*skipped, *unsaturated),
+        skipped=(*skipped, *unsaturated, *unread),
         on_progress=on_progress,
     )
     return Calibrated(fit, tuple(directory.path for directory in directories))
@@ -150,7 +159,7 @@ def read_behind(
     on_progress(f"calibration: {what.name}")
     done = catch_up(cluster, what, out / what.name, on_progress)
     return Reading(
-        name=what.name,
+        run=what.name,
         message_bytes=what.message_bytes,
         partitions=what.partitions,
         messages_per_s=done.messages_per_s,
@@ -201,8 +210,12 @@ def _check(
         )
     if saturate and rate_cap_per_s is not None:
         raise BadInput("`saturate` means that there is no rate cap", "give one of the two")
-    if rate_cap_per_s is not None and not rate_cap_per_s > 0:
-        raise BadInput(f"a rate cap of {rate_cap_per_s:g} messages/s", "must be above 0")
+    if rate_cap_per_s is not None and not rate_cap_per_s >= LEAST_CAP_PER_S:
+        raise BadInput(
+            f"a rate cap of {rate_cap_per_s:g} messages/s is too low: a run of {SECONDS:g} s would "
+            "have too few messages for percentiles",
+            f"allow {LEAST_CAP_PER_S:g} messages/s or more",
+        )
     # One of them only says how much the others may load.
     if most_runs is not None and most_runs < LEAST_RUNS + 1:
         raise BadInput(f"{most_runs} runs are too few", f"use at least {LEAST_RUNS + 1}")
@@ -215,7 +228,13 @@ def _place(
     own: ExistingCluster | None,
 ) -> Place:
     if existing is not None and own is not None:
-        return Place(ClusterSpec(), existing, min(_COPIES, len(own.check_reachable())))
+        brokers = len(own.check_reachable())
+        if brokers > MOST_BROKERS:
+            raise BadInput(
+                f"the cluster has {brokers} brokers; a model knows up to {MOST_BROKERS}",
+                "calibrate a smaller cluster of the same machines",
+            )
+        return Place(ClusterSpec(), existing, min(_COPIES, brokers))
     spec = attach_testbed(testbed).spec if testbed is not None else cluster or ClusterSpec()
     return Place(spec, replication=min(_COPIES, spec.brokers))
 

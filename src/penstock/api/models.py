@@ -113,6 +113,8 @@ def fit_observations(
 ) -> Fit:
     """Fit a model to observed runs, and write its file."""
     errors = None if previous is None else fitted.blind(previous, seen)
+    known = set() if previous is None else {one.run for one in previous.observations}
+    skipped = [*skipped, *(f"{one.run}: the model has it" for one in seen if one.run in known)]
     made_at = datetime.now(UTC).isoformat(timespec="seconds")
     model = fitted.fit_model(
         seen,

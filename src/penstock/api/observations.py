@@ -10,9 +10,9 @@ from penstock import specs
 from penstock.api.arguments import as_path
 from penstock.domain.cluster import ClusterSpec
 from penstock.domain.errors import BadInput, TestbedError
-from penstock.domain.facts import ClusterFacts, FactPoint
+from penstock.domain.facts import COLD, FACTS_FORMAT, ClusterFacts, FactPoint
 from penstock.domain.metrics import Distribution, RunMetrics
-from penstock.domain.run import Run, RunSpec
+from penstock.domain.run import Existing, Run, RunSpec
 from penstock.domain.value import several
 from penstock.models.observation import (
     BrokerWork,
@@ -21,7 +21,7 @@ from penstock.models.observation import (
     Reading,
     Sending,
 )
-from penstock.models.path.from_run import KEY_BYTES, path_spec
+from penstock.models.path.from_run import KEY_BYTES, path_lines, path_spec
 from penstock.models.path.predict import PERCENTS
 from penstock.models.record_batch import BATCH_HEADER_BYTES, record_bytes
 from penstock.models.requests import produce_request_bytes
@@ -33,8 +33,9 @@ from penstock.stats.histogram import Histogram
 AnyPath = str | Path
 
 # More brokers than a testbed can have.
-_MOST_BROKERS = 16
+MOST_BROKERS = 16
 # Parts of a latency as a run measures them → as predictions name them.
+_FIX = "leave it out, or run it again"
 _PARTS = {"until appended": "produce", "until visible": "commit", "fetch": "fetch"}
 
 
@@ -53,8 +54,11 @@ def read_input(paths: Sequence[Path], skip_unusable: bool = False) -> ModelInput
     for path in paths:
         if path.is_file() and path.suffix == ".json":
             facts = specs.load(path, ClusterFacts)
-            given.observations += _of_facts(path, facts)
-            given.readings += _readings(facts)
+            latencies, readings = _of_facts(path, facts), _readings(facts)
+            if not latencies and not readings:
+                given.skipped.append(f"{path}: its facts have neither latencies nor reading rates")
+            given.observations += latencies
+            given.readings += readings
             continue
         for directory in _find(path):
             try:
@@ -63,6 +67,9 @@ def read_input(paths: Sequence[Path], skip_unusable: bool = False) -> ModelInput
                 if not skip_unusable:
                     raise
                 given.skipped.append(error.message)
+    if not given.observations:
+        why = "; ".join(given.skipped) or "none was found"
+        raise BadInput(f"there are no runs to fit a model to: {why}", "name runs that can be used")
     return given
 
 
@@ -83,6 +90,9 @@ def observations(paths: Sequence[AnyPath]) -> list[Observation]:
 def observation(directory: RunDirectory) -> Observation:
     """What one run teaches; refuses one that must not be used."""
     run = directory.run()
+    if run.status != "complete" or run.invalid:
+        why = run.reason or "; ".join(run.invalid) or run.status
+        raise BadInput(f"{directory.path}: the run is not valid: {why}", _FIX)
     if not directory.has_metrics:
         raise BadInput(
             f"{directory.path}: the run is not analysed yet", f"penstock analyze {directory.path}"
@@ -127,8 +137,12 @@ def observed(directory: RunDirectory, run: Run, metrics: RunMetrics) -> Observat
         compression_ratio=_compression_ratio(run),
         producer_cores=_sum(cores, "producer-"),
         consumer_cores=_sum(cores, "consumer-"),
-        brokers=BrokerWork.of(work, young_bytes(directory.path)) if work else None,
+        # With a view of some brokers only, costs would come out too low.
+        brokers=BrokerWork.of(work, young_bytes(directory.path))
+        if len(work) == run.spec.cluster.brokers
+        else None,
         is_local=run.spec.existing is None,
+        cluster="" if run.spec.existing is None else _servers(run.spec.existing),
         versions=run.versions,
         machine=run.machine,
     )
@@ -157,6 +171,21 @@ def sending(directory: RunDirectory) -> Sending:
     )
 
 
+def of_place(directory: RunDirectory) -> Observation:
+    """A run by where it was made only, to compare that."""
+    run = directory.run()
+    return Observation(
+        run=run.id,
+        spec=_spec(directory, run),
+        messages_per_s=0.0,
+        latencies={},
+        is_local=run.spec.existing is None,
+        cluster="" if run.spec.existing is None else _servers(run.spec.existing),
+        versions=run.versions,
+        machine=run.machine,
+    )
+
+
 def used_cores(directory: RunDirectory) -> tuple[float, float]:
     """Cores of the machine of a run, and how many of them brokers and clients used."""
     run = directory.run()
@@ -174,16 +203,30 @@ def used_cores(directory: RunDirectory) -> tuple[float, float]:
 def _of_facts(path: Path, facts: ClusterFacts) -> list[Observation]:
     """The points with a latency. Facts have no counters of requests: their model is that of a cluster
     which only clients can see."""
+    if facts.format != FACTS_FORMAT:
+        raise BadInput(f"{path}: format: {facts.format} is not {FACTS_FORMAT}", "measure again")
+    if not isinstance(facts.machine.get("cores"), int):
+        raise BadInput(f"{path}: machine.cores: must be a whole number", "measure again")
     found = []
     for point in facts.points:
         kind = experiment(point.experiment)
         drawn = point.distributions.get(kind.distribution)
-        load = kind.latency_load(point.conditions, facts.grids[point.experiment])
-        if drawn is None or load is None:
+        if drawn is None or not kind.latency or any(w.startswith(COLD) for w in point.warnings):
             continue
+        if point.experiment not in facts.grids:
+            raise BadInput(f"{path}: grids.{point.experiment}: is missing", "measure again")
+        if not drawn.buckets:
+            raise BadInput(f"{path}: {_label(point)}: its distribution is empty", "measure again")
+        load = kind.latency_load(point.conditions, facts.grids[point.experiment])
+        assert load is not None
+        try:
+            path_spec(load)
+            path_lines(load)
+        except BadInput as error:
+            raise BadInput(f"{path}: {_label(point)}: {error.message}", error.fix) from None
         found.append(
             Observation(
-                run=f"{path} {_label(point)}",
+                run=f"{_label(point)} ({facts.made_at})",
                 spec=load,
                 messages_per_s=load.workload.messages_per_s,
                 latencies={kind.latency: _latency(drawn)},
@@ -196,17 +239,25 @@ def _of_facts(path: Path, facts: ClusterFacts) -> list[Observation]:
 
 def _readings(facts: ClusterFacts) -> list[Reading]:
     """Of consumers that were alone."""
-    return [
-        Reading(
-            name=_label(point),
-            message_bytes=point.conditions.message_bytes,
-            partitions=point.conditions.partitions,
-            messages_per_s=point.figures["throughput_records_per_s"].value,
-            fetch_messages=point.figures["fetch_messages"].value,
+    found = []
+    for point in facts.points:
+        per_s, messages = (
+            point.figures.get(name) for name in ("throughput_records_per_s", "fetch_messages")
         )
-        for point in facts.points
-        if point.conditions.consumers == 1 and "fetch_messages" in point.figures
-    ]
+        if point.conditions.consumers != 1 or not (per_s and messages and messages.value > 0):
+            continue
+        found.append(
+            Reading(
+                run=f"{_label(point)} ({facts.made_at})",
+                message_bytes=point.conditions.message_bytes,
+                partitions=point.conditions.partitions,
+                messages_per_s=per_s.value,
+                fetch_messages=messages.value,
+                versions=facts.versions,
+                machine=facts.machine,
+            )
+        )
+    return found
 
 
 def _label(point: FactPoint) -> str:
@@ -219,18 +270,16 @@ def _label(point: FactPoint) -> str:
 
 
 def _check(directory: RunDirectory, run: Run, metrics: RunMetrics) -> None:
-    path, fix = directory.path, "leave it out, or run it again"
-    if run.status != "complete" or run.invalid:
-        why = run.reason or "; ".join(run.invalid) or run.status
-        raise BadInput(f"{path}: the run is not valid: {why}", fix)
+    path = directory.path
     if run.coldness:
-        raise BadInput(f"{path}: {run.coldness}", fix)
+        raise BadInput(f"{path}: {run.coldness}", _FIX)
     if metrics.unsteadiness:
-        raise BadInput(f"{path}: the run was not steady: {metrics.unsteadiness}", fix)
+        raise BadInput(f"{path}: the run was not steady: {metrics.unsteadiness}", _FIX)
     if metrics.latency is None or metrics.acknowledgement is None:
-        raise BadInput(f"{path}: the run has no latencies", fix)
+        raise BadInput(f"{path}: the run has no latencies", _FIX)
     try:
         path_spec(run.spec)
+        path_lines(run.spec)
     except BadInput as error:
         raise BadInput(f"{path}: {error.message}", "leave it out") from None
 
@@ -239,13 +288,17 @@ def _spec(directory: RunDirectory, run: Run) -> RunSpec:
     """The run's spec; of a run on another cluster, with as many brokers as that has."""
     if run.spec.existing is None:
         return run.spec
-    if run.brokers is None or run.brokers > _MOST_BROKERS:
+    if run.brokers is None or run.brokers > MOST_BROKERS:
         raise BadInput(
             f"{directory.path}: the cluster had {run.brokers or 'an unknown number of'} brokers; a "
-            f"model knows up to {_MOST_BROKERS}",
+            f"model knows up to {MOST_BROKERS}",
             "leave it out",
         )
     return replace(run.spec, existing=None, cluster=ClusterSpec(brokers=run.brokers))
+
+
+def _servers(existing: Existing) -> str:
+    return ",".join(sorted(one.strip() for one in existing.bootstrap_servers.split(",")))
 
 
 def _compression_ratio(run: Run) -> float:

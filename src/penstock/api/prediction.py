@@ -21,14 +21,14 @@ from penstock.domain.scenario import Scenario
 from penstock.domain.settings import ProducerSettings
 from penstock.load import schedule
 from penstock.load.compressibility import compression_ratio
-from penstock.models.fitted import FittedModel
+from penstock.models.fitted import FittedModel, check_alike
 from penstock.models.forecast import Forecast, Judged, judge
 from penstock.models.other_traffic import OtherTraffic
 from penstock.models.path import predict as path_prediction
 from penstock.models.path.predict import MESSAGES, Prediction, Saturated
 from penstock.models.path.spec import ClientName
 from penstock.models.reading import ReadThroughput, most_read
-from penstock.models.throughput import most_sent
+from penstock.models.throughput import Throughput, full_batch, most_sent
 from penstock.models.traffic import traffic
 from penstock.report import forecast_page, forecasts
 from penstock.runs.matrix import cells
@@ -44,6 +44,7 @@ _SWEEP_POINTS = 16
 _WIDE = 20.0
 NO_OTHER = OtherTraffic()
 _WITHOUT_FAULTS = "faults: left out; the prediction is of the time outside of them"
+_FREE_BYTES = "other MB/s: the calibration found no CPU cost per byte, so they have no effect"
 _JAVAS_COSTS = "client java: its CPU costs are not calibrated; those of librdkafka are used"
 _OF_CONSUMERS = ("fetch.", "max.partition.fetch")
 
@@ -202,6 +203,7 @@ def predict_runs(
     for directory in find_runs([as_path("paths", path) for path in paths]):
         on_progress(f"predicting {directory.path}")
         seen = observation(directory)
+        check_alike([*fitted.observations, seen])
         predicted = forecast(fitted, seen.spec, ratio=seen.compression_ratio)
         judged.append(judge(predicted, seen))
     return JudgedRuns(fitted, tuple(judged))
@@ -227,25 +229,26 @@ def forecast(
 
     answer = predicted(ratio or 1.0)
     if ratio is None and codec not in (None, "none"):
-        # What batches compress to depends on how large they are.
-        batch = 1.0 if isinstance(answer, Saturated) else answer.batch_messages
+        # What batches compress to depends on how large they are; where messages wait, they are full.
+        batch = full_batch(spec) if isinstance(answer, Saturated) else answer.batch_messages
         ratio = compression_ratio(spec.workload, codec, batch, spec.seed)
         answer = predicted(ratio)
     read = _most_read(model, spec, answer)
+    most, notes = _most_sent(model, spec, ratio or 1.0, client)
     return Forecast(
         spec.name,
         spec,
         answer,
         outside=(
             *((_JAVAS_COSTS,) if client == "java" else ()),
+            *((_FREE_BYTES,) if other.mb_per_s and not model.path.physics.broker_byte else ()),
             *model.outside(spec),
+            *notes,
             *(() if read is None else read.outside),
         ),
         compression_ratio=ratio or 1.0,
         traffic=None if isinstance(answer, Saturated) else traffic(spec, answer, ratio or 1.0),
-        most=None
-        if model.sending is None
-        else most_sent(model.sending, spec, ratio or 1.0, client=client),
+        most=most,
         most_read=read,
     )
 
@@ -256,6 +259,21 @@ def _predictable(spec: RunSpec, model: FittedModel) -> RunSpec:
         brokers = model.observations[0].spec.cluster.brokers
         spec = replace(spec, existing=None, cluster=ClusterSpec(brokers=brokers))
     return replace(spec, faults=())
+
+
+def _most_sent(
+    model: FittedModel, spec: RunSpec, ratio: float, client: ClientName
+) -> tuple[Throughput | None, tuple[str, ...]]:
+    """The most that a producer could send, and what of it the calibration did not cover."""
+    if model.sending is None:
+        return None, ()
+    try:
+        most = most_sent(model.sending, spec, ratio, client=client)
+    except BadInput as error:
+        return None, (f"highest rate of a producer: {error.message}",)
+    size = float(most.request_bytes.max())
+    outside = model.sending.outside(spec.topic.partitions, size)
+    return most, () if outside is None else (f"highest rate of a producer: {outside}",)
 
 
 def _most_read(
@@ -287,13 +305,13 @@ def values_of(text: str) -> list[object]:
         low, high = float(begin), float(end)
     except ValueError:
         raise BadInput(f"{text}: is not a range", "use LOW..HIGH, such as 0..100") from None
-    if not low < high:
-        raise BadInput(f"{text}: the first number must be the smaller one")
+    if not low < high or not np.isfinite([low, high]).all():
+        raise BadInput(f"{text}: must be two numbers, the smaller one first")
     if low > 0 and high / low > _WIDE:
         points = np.geomspace(low, high, _SWEEP_POINTS)
     else:
         points = np.linspace(low, high, _SWEEP_POINTS)
-    is_whole = all(number == int(number) for number in (low, high)) and high - low > 1
+    is_whole = all(number == int(number) for number in (low, high)) and high - low >= 1
     if is_whole:
         return list(dict.fromkeys(round(point) for point in points.tolist()))
     return [float(f"{point:.4g}") for point in points.tolist()]

@@ -17,6 +17,8 @@ from penstock.domain.value import Choice, Doc, Value
 
 # Of `facts.json` and of the files of an experiment's points.
 FACTS_FORMAT = 1
+# How a warning of a point begins whose brokers were not warm.
+COLD = "cold: "
 
 Over = Literal["partitions", "copies_per_broker", "led_partitions"]
 

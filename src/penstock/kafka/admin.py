@@ -194,10 +194,15 @@ class Admin:
         with self._place():
             producer = Producer({**self._config, "acks": "all", **settings}, logger=log)
         payload = bytes(size_bytes)
-        for i in range(messages):
-            producer.produce(topic, payload, partition=i % partitions, on_delivery=report)
-            producer.poll(0)
-        left = producer.flush(30)
+        try:
+            for i in range(messages):
+                producer.produce(topic, payload, partition=i % partitions, on_delivery=report)
+                producer.poll(0)
+            left = producer.flush(30)
+        finally:
+            # What is still in its queue could bring back a topic that is deleted next.
+            producer.purge()
+            producer.flush(_REQUEST_S)
         if failed or left:
             why = failed[0] if failed else "no answer within 30 s"
             raise TestbedError(f"{len(failed) + left} messages to {topic} failed: {why}")

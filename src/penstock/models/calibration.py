@@ -273,7 +273,11 @@ class _Fitting:
     machines: Machines
 
     def counted(self, runs: Sequence[int]) -> Costs:
-        return costs([self.observations[number] for number in runs])
+        chosen = [self.observations[number] for number in runs]
+        if self._sees_brokers and all(one.brokers is None for one in chosen):
+            # Those left out were the only ones with a view of the brokers.
+            return costs(self.observations)
+        return costs(chosen)
 
     def misses(self, runs: Sequence[int], physics: Physics) -> list[list[_Miss]]:
         machines = self.machines
@@ -289,7 +293,7 @@ class _Fitting:
         narrower. A plane through many points averages the noise of simulations, which differences of
         two do not.
         """
-        free = self._parameters(runs)
+        free = _FREE if self._sees_brokers else (*_FREE, *_UNSEEN)
         known = self.counted(runs)
         low, high = (np.log([getattr(one, side) for one in free]) for side in ("low", "high"))
         usual = np.log([one.start for one in free])
@@ -330,9 +334,9 @@ class _Fitting:
                 least, best = cost, point
         return np.asarray(best)
 
-    def _parameters(self, runs: Sequence[int]) -> tuple[_Free, ...]:
-        is_seen = any(self.observations[number].brokers is not None for number in runs)
-        return _FREE if is_seen else (*_FREE, *_UNSEEN)
+    @property
+    def _sees_brokers(self) -> bool:
+        return any(one.brokers is not None for one in self.observations)
 
     def _residuals(self, runs: Sequence[int], every: Sequence[Physics]) -> Floats:
         """A row for each physics: the errors of all runs."""

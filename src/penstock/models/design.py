@@ -26,7 +26,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from penstock.domain.arrivals import ConstantArrivals, PoissonArrivals
+from penstock.domain.arrivals import Arrivals, ConstantArrivals, PoissonArrivals
 from penstock.domain.cluster import ClusterSpec, TopicSpec
 from penstock.domain.consumers import Consumers
 from penstock.domain.network import Link, LinkCondition
@@ -42,6 +42,8 @@ SECONDS = 12.0
 LIGHT_PER_S = 300.0
 # Messages/s on a cluster of somebody else, unless more is allowed.
 DEFAULT_CAP_PER_S = 200.0
+# With fewer, a run has too few messages for a p99.
+LEAST_CAP_PER_S = 10.0
 _LINK_MS = 10.0
 _PARTITIONS = 6
 # Where nobody can see what requests cost, a rate that small machines carry.
@@ -166,6 +168,14 @@ def further_runs(place: Place, full_per_s: float, most: int | None = None) -> li
     return [_scenario(recipe, recipe.share * full_per_s, place) for recipe in usable]
 
 
+def _arrivals(rate_per_s: float, place: Place) -> Arrivals:
+    """Each producer sends its share; together no more than the cap in any second."""
+    rate_per_s = math.floor(10 * rate_per_s) / 10
+    if place.cap_per_s is not None:
+        return ConstantArrivals(rate_per_s=rate_per_s)
+    return PoissonArrivals(rate_per_s=rate_per_s)
+
+
 def capacity_per_s(cores: float, used_cores: float) -> float:
     """Requests/s, one message each, at which the processors would be full, by what the first run
     used. 0 cores: it cannot be seen."""
@@ -192,8 +202,7 @@ def _scenario(recipe: _Recipe, rate_per_s: float, place: Place) -> Scenario:
             replication=place.replication,
         ),
         workload=Workload(
-            # Each producer sends its share; together no more than the cap.
-            arrivals=PoissonArrivals(rate_per_s=math.floor(10 * rate_per_s / recipe.clients) / 10),
+            arrivals=_arrivals(rate_per_s / recipe.clients, place),
             producers=recipe.clients,
             keys=recipe.keys,
             payload=Payload(size_bytes=recipe.size_bytes),

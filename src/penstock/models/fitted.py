@@ -18,7 +18,7 @@ from penstock.domain.value import Doc, Value
 from penstock.models.calibration import LeftOut, LocalWorkers, Say, WorkerFactory, errors, fit
 from penstock.models.observation import Observation, Reading, Sending
 from penstock.models.path.predict import PathModel
-from penstock.models.reading import LEAST_READINGS, FittedReading, fit_reading
+from penstock.models.reading import FittedReading, can_fit_reading, fit_reading
 from penstock.models.throughput import LEAST_POINTS, FittedInterval, fit_sending
 
 # A file of another format is refused, with its number.
@@ -96,7 +96,13 @@ class FittedModel(Value):
 
     def outside(self, run: RunSpec) -> tuple[str, ...]:
         """What of a run no calibration run covered, and by how much, a sentence each."""
-        return outside(run, [one.spec for one in self.observations])
+        found = outside(run, [one.spec for one in self.observations])
+        unseen = [
+            f"latency {what}: no run of the calibration measured it"
+            for name, what in (("produce", "until acknowledged"), ("end_to_end", "end to end"))
+            if not any(name in one.latencies for one in self.observations)
+        ]
+        return (*unseen, *found)
 
 
 def fit_model(
@@ -115,15 +121,17 @@ def fit_model(
     known = () if previous is None else previous.observations
     seen = {one.run for one in known}
     every = (*known, *(one for one in observations if one.run not in seen))
-    if len({one.run for one in every}) < len(every):
-        raise BadInput("a run is given twice", "name every run directory once")
-    check_alike(every)
+    names = [one.run for one in every]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise BadInput(f"{min(twice)}: the run is given twice", "name every run directory once")
+    saturated = (*(() if previous is None else previous.sendings), *sendings)
+    behind = () if previous is None else previous.readings
+    behind = (*behind, *(one for one in readings if one not in behind))
+    check_alike([*every, *behind])
     first = every[0]
     # Of a cluster elsewhere, nobody knows the machines.
     cores = int(first.machine.get("cores", 0)) if first.is_local else 0
     found = fit(every, cores=cores, is_shared=first.is_local, start_workers=start_workers, say=say)
-    saturated = (*(() if previous is None else previous.sendings), *sendings)
-    behind = (*(() if previous is None else previous.readings), *readings)
     return FittedModel(
         made_at=made_at,
         path=found.model,
@@ -133,7 +141,7 @@ def fit_model(
         sendings=saturated,
         sending=fit_sending(saturated) if len(saturated) >= LEAST_POINTS else None,
         readings=behind,
-        reading=fit_reading(behind) if len(behind) >= LEAST_READINGS else None,
+        reading=fit_reading(behind) if can_fit_reading(behind) else None,
     )
 
 
@@ -163,8 +171,9 @@ def blind(model: FittedModel, observations: Iterable[Observation]) -> dict[str, 
     )
 
 
-def check_alike(observations: Sequence[Observation]) -> None:
-    """Refuse runs of different machines, clusters or versions: one model is of one of each."""
+def check_alike(observations: Sequence[Observation | Reading]) -> None:
+    """Refuse runs of different machines, clusters or versions: one model is of one of each. What is not
+    known of a run may be anything."""
     if not observations:
         raise BadInput("there are no runs to fit a model to", "name run directories")
     first, *rest = observations
@@ -174,7 +183,7 @@ def check_alike(observations: Sequence[Observation]) -> None:
             *((name, first.machine.get(name), other.machine.get(name)) for name in _MACHINE),
             ("cluster", _where(first), _where(other)),
         ):
-            if mine != theirs:
+            if mine != theirs and None not in (mine, theirs):
                 raise BadInput(
                     f"{other.run} was measured with {what} {theirs}, {first.run} with {mine}: a "
                     "model is of one machine, cluster and version",
@@ -182,8 +191,10 @@ def check_alike(observations: Sequence[Observation]) -> None:
                 )
 
 
-def _where(one: Observation) -> str:
-    return "on this machine" if one.is_local else "elsewhere"
+def _where(one: Observation | Reading) -> str | None:
+    if isinstance(one, Reading):
+        return None
+    return "on this machine" if one.is_local else one.cluster or "elsewhere"
 
 
 # --- the range of a calibration ----------------------------------------------------------------------
@@ -199,8 +210,15 @@ _NUMBERS: Mapping[str, Callable[[RunSpec], float]] = {
 }
 _KINDS: Mapping[str, Callable[[RunSpec], str]] = {
     "compression.type": lambda run: run.settings.compression_type or "none",
-    "security": lambda run: run.cluster.security,
+    "cluster.security": lambda run: run.cluster.security,
+    "cluster.heap_mb": lambda run: str(run.cluster.heap_mb),
+    "cluster.properties": lambda run: _listed(run.cluster.properties),
+    "topic.config": lambda run: _listed(run.topic.config),
 }
+
+
+def _listed(properties: Mapping[str, object]) -> str:
+    return ", ".join(f"{name}={properties[name]}" for name in sorted(properties)) or "none"
 
 
 def outside(run: RunSpec, calibrated: Sequence[RunSpec]) -> tuple[str, ...]:
@@ -219,7 +237,7 @@ def outside(run: RunSpec, calibrated: Sequence[RunSpec]) -> tuple[str, ...]:
         kinds = sorted({kind(one) for one in calibrated})
         if kind(run) not in kinds:
             found.append(
-                f"{what}={kind(run)}: the calibration has only {', '.join(kinds)}, so its CPU is "
+                f"{what}={kind(run)}: the calibration has only {', '.join(kinds)}, so the effect is "
                 "not known"
             )
     return tuple(found)

@@ -81,11 +81,13 @@ class Sending(Value):
 class Reading(Value):
     """What one consumer achieved that always had more to read."""
 
-    name: Annotated[str, Doc("of the measurement")]
+    run: Annotated[str, Doc("name of the measurement")]
     message_bytes: Annotated[int, Bound(ge=0), Doc("of a value; there were no keys")]
     partitions: Annotated[int, Bound(ge=1)]
     messages_per_s: Annotated[float, Bound(gt=0)]
-    fetch_messages: Annotated[float, Bound(gt=0), Doc("mean per answer, by the client's counters")]
+    fetch_messages: Annotated[float, Bound(gt=0), Doc("mean per fetch, by the client's counters")]
+    versions: Mapping[str, str] = field(default_factory=dict)
+    machine: Mapping[str, str | int | float] = field(default_factory=dict)
 
     @property
     def interval_s(self) -> float:
@@ -118,5 +120,6 @@ class Observation(Value):
     consumer_cores: Annotated[float | None, Doc("of all consumers")] = None
     brokers: Annotated[BrokerWork | None, Doc("none without a view of the brokers")] = None
     is_local: Annotated[bool, Doc("the brokers shared one machine with the clients")] = True
+    cluster: Annotated[str, Doc("of one that is not: its bootstrap servers")] = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     machine: Mapping[str, str | int | float] = field(default_factory=dict)

@@ -52,6 +52,11 @@ class OtherTraffic(Value):
                 "others take of them",
                 "calibrate again while the other traffic is there",
             )
+        if (taken := self.cores(model.physics, replication)) >= model.cores:
+            raise BadInput(
+                f"other traffic: it would take {taken:.3g} of the {model.cores} cores by itself",
+                "give what other clients send: requests/s and MB/s of all brokers together",
+            )
         return replace(
             model,
             physics=self._added(model.physics, replication),

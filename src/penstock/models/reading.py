@@ -29,11 +29,11 @@ from penstock.domain.errors import BadInput
 from penstock.domain.run import RunSpec
 from penstock.domain.value import Bound, Doc, Value
 from penstock.models.observation import Reading
-from penstock.models.path.from_run import KEY_BYTES
+from penstock.models.path.from_run import KEY_BYTES, number
 from penstock.models.record_batch import batch_bytes, record_bytes
 from penstock.models.storage import leaders
 
-LEAST_READINGS = 4
+LEAST_READINGS, _LEAST_SIZES = 4, 2
 # librdkafka's defaults, which are Kafka's.
 _PARTITION_BYTES, _ANSWER_BYTES = 1_048_576, 52_428_800
 
@@ -53,13 +53,19 @@ class FittedReading(Value):
         return self.base_s + self.per_message_s * messages + self.per_byte_s * size_bytes
 
 
+def can_fit_reading(readings: Sequence[Reading]) -> bool:
+    """Whether there are enough, of different sizes."""
+    sizes = {one.message_bytes for one in readings}
+    return len(readings) >= LEAST_READINGS and len(sizes) >= _LEAST_SIZES
+
+
 def fit_reading(readings: Sequence[Reading]) -> FittedReading:
     """f_c by least squares, relative to the interval; no cost is below 0."""
-    if len(readings) < LEAST_READINGS or len({one.message_bytes for one in readings}) < 2:
+    if not can_fit_reading(readings):
         raise BadInput(
             f"{len(readings)} readings of "
             f"{len({one.message_bytes for one in readings})} message sizes are too few",
-            f"measure at least {LEAST_READINGS}, of two sizes or more",
+            f"measure at least {LEAST_READINGS}, of {_LEAST_SIZES} sizes or more",
         )
     design = np.array(
         [
@@ -105,12 +111,13 @@ def most_read(fitted: FittedReading, run: RunSpec, messages_per_batch: float) ->
     count = max(1, round(messages_per_batch))
     batch = float(batch_bytes(count, value, key_bytes=key))
     read = run.consumers.settings
-    limit = float(
-        read.get("max.partition.fetch.bytes")
-        or read.get("fetch.message.max.bytes")
-        or _PARTITION_BYTES
+    limit = number(
+        read,
+        "max.partition.fetch.bytes",
+        number(read, "fetch.message.max.bytes", _PARTITION_BYTES, 1),
+        1,
     )
-    most = float(read.get("fetch.max.bytes") or _ANSWER_BYTES)
+    most = number(read, "fetch.max.bytes", _ANSWER_BYTES)
     # A batch is sent whole if it is the first, however large.
     whole = max(1, int(limit // batch))
     led = np.array(leaders(run.topic.partitions, run.cluster.brokers), np.float64)
@@ -133,14 +140,14 @@ def most_read(fitted: FittedReading, run: RunSpec, messages_per_batch: float) ->
 
 def _outside(fitted: FittedReading, run: RunSpec) -> tuple[str, ...]:
     found = []
-    for what, number, (low, high) in (
+    for what, value, (low, high) in (
         ("bytes per message", run.workload.payload.mean_bytes, fitted.message_bytes),
         ("partitions", run.topic.partitions, fitted.partitions),
     ):
-        if not low <= number <= high:
-            times = low / number if number < low else number / high
+        if not low <= value <= high:
+            times = low / value if value < low else value / high
             found.append(
-                f"{number:g} {what}: {times:.1f} times beyond the {low:g} to {high:g} that "
+                f"{value:g} {what}: {times:.1f} times beyond the {low:g} to {high:g} that "
                 "consumers were measured with"
             )
     return tuple(found)

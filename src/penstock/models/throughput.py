@@ -27,6 +27,7 @@ from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
+from scipy.optimize import nnls
 
 from penstock.domain.errors import BadInput
 from penstock.domain.run import RunSpec
@@ -101,11 +102,14 @@ def fit_interval(
     several = np.unique(counts).size > 1
     columns = [np.ones_like(sizes), sizes, *([counts] if several else [])]
     design = np.stack(columns, axis=1) / seconds[:, None]
-    found, *_ = np.linalg.lstsq(design, np.ones_like(seconds), rcond=None)
+    # No cost is below 0; each column in its own unit, since they differ by orders of magnitude.
+    unit = design.max(axis=0)
+    found, _ = nnls(design / unit, np.ones_like(seconds))
+    found = found / unit
     interval = Interval(
         base_s=float(found[0]),
         per_partition_s=float(found[2]) if several else 0.0,
-        per_byte_s=max(0.0, float(found[1])),
+        per_byte_s=float(found[1]),
     )
     predicted = interval.seconds(counts, sizes)
     return FittedInterval(
@@ -138,11 +142,9 @@ def most_sent(
     client: ClientName = "librdkafka",
 ) -> Throughput:
     """The most that one producer of a run could send, in batches that are full."""
-    path = client_spec(run, client)
     key = None if run.workload.keys is None else KEY_BYTES
     value = run.workload.payload.mean_bytes
-    each = float(record_bytes(round(value), key_bytes=key)) / compression_ratio
-    count = max(1, min(path.batch_messages, int(path.batch_bytes / each)))
+    count = full_batch(run, compression_ratio, client=client)
     quota = run.cluster.quotas.producer_mb_per_s
     model = ProducerThroughput(
         interval=fitted.interval,
@@ -158,6 +160,16 @@ def most_sent(
         compression_ratio=compression_ratio,
         quota_bytes_per_s=None if quota is None else 1e6 * quota,
     )
+
+
+def full_batch(
+    run: RunSpec, compression_ratio: float = 1.0, *, client: ClientName = "librdkafka"
+) -> int:
+    """Messages in a batch that is full."""
+    path = client_spec(run, client)
+    key = None if run.workload.keys is None else KEY_BYTES
+    size = float(record_bytes(round(run.workload.payload.mean_bytes), key_bytes=key))
+    return max(1, min(path.batch_messages, int(path.batch_bytes * compression_ratio / size)))
 
 
 def _r_squared(measured: Floats, predicted: Floats) -> float:

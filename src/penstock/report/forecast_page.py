@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from penstock.domain.axis import number_or_text
 from penstock.models.fitted import FittedModel
 from penstock.models.forecast import Forecast, Judged
-from penstock.models.path.predict import PERCENTS, PredictedLatency, Prediction, Saturated
+from penstock.models.path.predict import CURVE_SHARES, PERCENTS, Prediction, Saturated
 from penstock.report import forecasts
 from penstock.report.charts import Chart, Json, error_bars, line, rounded
 from penstock.report.document import Section, document, figure
@@ -157,7 +157,7 @@ def _cumulative(name: str, answer: Prediction, beside: Judged | None = None) -> 
                 "mode": "lines",
                 "name": f"{title}, predicted",
                 "x": rounded(predicted.curve_ms),
-                "y": rounded(_shares(predicted)),
+                "y": rounded(100 * CURVE_SHARES),
                 "line": line(place),
                 "hovertemplate": f"{title}: %{{y:.1f}} % within %{{x:,.4~g}} ms<extra></extra>",
             }
@@ -187,8 +187,3 @@ def _cumulative(name: str, answer: Prediction, beside: Judged | None = None) -> 
         "below has the figures.",
         {"data": traces, "layout": layout},
     )
-
-
-def _shares(latency: PredictedLatency) -> list[float]:
-    last = len(latency.curve_ms) - 1
-    return [100 * number / last for number in range(last + 1)]

@@ -314,9 +314,11 @@ def left_out(model: FittedModel) -> Table:
         [
             one.run,
             *(
-                formatting.ratio(math.exp(error), 1.0) or "="
+                formatting.NOTHING
+                if error is None
+                else formatting.ratio(math.exp(error), 1.0) or "="
                 for error in (
-                    one.errors.get(latency, {}).get(statistic, 0.0)
+                    one.errors.get(latency, {}).get(statistic)
                     for latency in ("produce", "end_to_end")
                     for statistic in ("mean", "99")
                 )

@@ -84,6 +84,8 @@ def sentence(model: FittedModel) -> str:
         for key, name in (("end_to_end_mean", "the mean"), ("end_to_end_p99", "the p99"))
         if key in errors
     ]
+    if not known:
+        return f"{len(model.observations)} runs; none of them measured latency end to end."
     return (
         f"{len(model.observations)} runs; left out in turn, their latency end to end was predicted "
         f"with errors of {formatting.listed(known)} (median)."

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from penstock.domain.errors import BadInput
 from penstock.domain.run import RunSpec
 from penstock.models.path.from_run import path_arrivals, path_lines, path_spec
 from penstock.models.path.physics import Physics
@@ -17,6 +18,9 @@ LATENCIES = ("produce", "commit", "end_to_end")
 # Simulated beforehand and not counted, so that queues are as long as they get.
 _LEAD_S = 1.0
 _LEAST_S, _MOST_S = 5.0, 120.0
+# Times of linger.ms: its sawtooth must not look like a queue that grows.
+_LINGERS = 12
+_LEAST_MESSAGES, _MOST_MESSAGES = 100, 2_000_000
 
 
 @dataclass(frozen=True)
@@ -40,8 +44,17 @@ class Case:
     ) -> Case:
         """About so many messages of the run, at `rate_share` of its rate."""
         rate_per_s = rate_share * run.workload.messages_per_s
-        seconds = min(_MOST_S, max(_LEAST_S, messages / rate_per_s)) + _LEAD_S
         spec = path_spec(run, client)
+        least_s = max(_LEAST_S, _LINGERS * spec.linger_s)
+        seconds = min(_MOST_S, max(least_s, messages / rate_per_s)) + _LEAD_S
+        # Of a load that no machine carries, less time says as much.
+        seconds = min(seconds, _MOST_MESSAGES / rate_per_s)
+        if rate_per_s * seconds < _LEAST_MESSAGES:
+            raise BadInput(
+                f"{rate_per_s:g} messages/s: too few for percentiles, {rate_per_s * seconds:.0f} in "
+                f"{seconds:.0f} s",
+                f"predict at {_LEAST_MESSAGES / _MOST_S:g} messages/s or more",
+            )
         arrivals = path_arrivals(
             run,
             seconds,

@@ -6,6 +6,7 @@ the model does not know is refused: its effect would be missing unnoticed.
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -113,8 +114,9 @@ def client_spec(run: RunSpec, client: ClientName = "librdkafka") -> PathSpec:
         batch_messages=_or(given.batch_num_messages, default.batch_messages),
         batch_bytes=_or(given.batch_size, default.batch_bytes),
         in_flight=_or(given.in_flight, in_flight),
-        fetch_min_bytes=float(read.get("fetch.min.bytes", _FETCH_MIN_BYTES)),
-        fetch_wait_s=float(read.get("fetch.wait.max.ms", _FETCH_WAIT_MS)) / 1000,
+        fetch_min_bytes=number(read, "fetch.min.bytes", _FETCH_MIN_BYTES, 1),
+        # A consumer that is answered at once asks again and again, about as often as this.
+        fetch_wait_s=max(1.0, number(read, "fetch.wait.max.ms", _FETCH_WAIT_MS)) / 1000,
         is_watched=run.is_watched,
         request_bytes=BATCH_HEADER_BYTES + produce_request_bytes(0, topic=run.topic.name),
     )
@@ -254,8 +256,7 @@ def _line(condition: LinkCondition, rng: Random) -> Line:
 def _sticky_s(run: RunSpec) -> float:
     """How long librdkafka keeps to a partition without keys: twice linger.ms by default."""
     linger_ms = _or(run.settings.linger_ms, _DEFAULTS["librdkafka"].linger_ms)
-    given = run.settings.other.get("sticky.partitioning.linger.ms", 2 * linger_ms)
-    return float(given) / 1000
+    return number(run.settings.other, "sticky.partitioning.linger.ms", 2 * linger_ms) / 1000
 
 
 def key_partitions(keys: int, partitions: int) -> Ints:
@@ -298,6 +299,20 @@ def _sizes(workload: Workload, count: int, rng: Random) -> Floats:
         return np.full(count, float(record_bytes(payload.size_bytes, key_bytes=key)))
     drawn = np.fromiter(islice(values, count), np.int64, count)
     return record_bytes(drawn, key_bytes=key).astype(np.float64)
+
+
+def number(
+    properties: Mapping[str, object], name: str, default: float, least: float = 0.0
+) -> float:
+    """A property as a number."""
+    given = properties.get(name, default)
+    try:
+        found = float(str(given))
+    except ValueError:
+        found = math.nan
+    if not (found >= least and math.isfinite(found)):
+        raise BadInput(f"{name}={given}: is not a number of {least:g} or more")
+    return found
 
 
 def _or(given: T | None, default: T) -> T:

@@ -130,8 +130,9 @@ def _tables(
     followers = topic["followers"]
     draws, starts = _draws([*vars(lines).values(), _BESIDE])
     leads_begin, leads_end = _ranges(followers["leader"], brokers)
-    # One event per request; timers per queue and reader; one per thread, follower and machine.
-    most_events = messages + 2 * clients["queues"].size + 4 * readers["readers"].size
+    # Per message at most a request, two timers of its batch and one of a reader, which stay until they
+    # are over; timers per queue and reader; one per thread, follower and machine.
+    most_events = 4 * messages + 2 * clients["queues"].size + 4 * readers["readers"].size
     most_events += clients["threads"].size + followers.size + used + 64
 
     def both(out: Line, back: Line, count: int) -> npt.NDArray[np.void]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from penstock.domain.arrivals import ConstantArrivals
 from penstock.domain.consumers import Consumers
 from penstock.domain.errors import TestbedError
-from penstock.domain.facts import ClusterFacts, Conditions
+from penstock.domain.facts import COLD, ClusterFacts, Conditions
 from penstock.domain.grid import LEAST_SIZE_SHARE, ExperimentGrid
 from penstock.domain.metrics import Estimate
 from penstock.domain.run import RunSpec
@@ -84,7 +84,7 @@ class EndToEnd(ExperimentKind):
                 for name, value in usage(path, run.measured_from_ns, run.measured_to_ns).items()
             },
         }
-        warnings = [*run.warnings, *([run.coldness] if run.coldness else [])]
+        warnings = [*run.warnings, *([COLD + run.coldness] if run.coldness else [])]
         if arrived.missing:
             warnings.append(f"{arrived.missing} messages never arrived")
         return Measured(figures, {"end_to_end": drawn}, tuple(warnings))

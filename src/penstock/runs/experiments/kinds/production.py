@@ -20,7 +20,7 @@ import time
 
 from penstock import specs
 from penstock.domain.arrivals import PoissonArrivals
-from penstock.domain.facts import ClusterFacts, Conditions
+from penstock.domain.facts import COLD, ClusterFacts, Conditions
 from penstock.domain.grid import ExperimentGrid
 from penstock.domain.metrics import Estimate
 from penstock.domain.run import RunSpec
@@ -165,7 +165,7 @@ def _latency(job: PointJob) -> Measured:
     grid, where = job.grid, job.where
     run, path = job.run(_moderate(where, grid))
     figures: dict[str, Estimate] = {}
-    warnings = [run.coldness] if run.coldness else []
+    warnings = [COLD + run.coldness] if run.coldness else []
     span = (run.measured_from_ns, run.measured_to_ns)
     waited = replication_ms(path, *span)
     if waited is None:
