@@ -1,4 +1,4 @@
-"""Public API: calibrate a model: the few short runs that teach most, then the fit."""
+"""Public API: calibrate a model: short runs on a cluster, then the fit."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def catching_up(place: Place) -> list[CatchUp]:
 def _usable(
     directories: Sequence[RunDirectory], read: Callable[[RunDirectory], T]
 ) -> tuple[list[T], list[str]]:
-    """What runs teach, and why others cannot be used."""
+    """What can be used of runs, and why others cannot."""
     found, skipped = [], []
     for directory in directories:
         try:

@@ -82,13 +82,13 @@ def _find(path: Path) -> list[RunDirectory]:
 
 
 def observations(paths: Sequence[AnyPath]) -> list[Observation]:
-    """What the runs in these directories teach; refuses runs that must not be used."""
+    """The runs in these directories, as a model uses them; refuses runs that must not be used."""
     places = [as_path("paths", path) for path in several("paths", paths)]
     return [observation(directory) for directory in find_runs(places)]
 
 
 def observation(directory: RunDirectory) -> Observation:
-    """What one run teaches; refuses one that must not be used."""
+    """One run, as a model uses it; refuses one that must not be used."""
     run = directory.run()
     if run.status != "complete" or run.invalid:
         why = run.reason or "; ".join(run.invalid) or run.status

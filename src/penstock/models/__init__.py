@@ -3,7 +3,7 @@
 Every model states its symbols with units, its assumptions, its source and the range in which it holds.
 
 calibration    physics of a machine and its cluster, fitted to measured runs
-observation    what a run teaches: latencies, CPU, requests, collections
+observation    what a fit uses of a run: latencies, CPU, requests, collections
 path           the path of messages through Kafka as it is, simulated event by event
 queueing       M/PH/1: mean and whole distribution of the time in a queue with one server
 record_batch   sizes of Kafka's record batches, and what they take on disk

@@ -1,8 +1,8 @@
-"""Which short runs teach a model most. Pure.
+"""The short runs of a calibration. Pure.
 
 The design: each run makes another cost or queue dominate, so that the costs can be told apart.
 
-    run      what dominates                                        what it teaches
+    run      what dominates                                        what the fit learns
     light    nothing: 300 messages/s one by one, acks=all          wake-ups, the fixed costs
     heavy    processors: one by one, at 60 % of what they can do   queues for cores, contention
     window   one request in flight, and more to send               a request's time at the broker
@@ -15,7 +15,7 @@ The design: each run makes another cost or queue dominate, so that the costs can
 
 The first runs at a rate that any machine carries. The rates of the others follow from what it
 measured: a share of the requests/s at which the processors would be full. It is made again at the end,
-since brokers get faster for minutes, and only then is learnt from. Fewer runs take the first of the
+since brokers get faster for minutes, and only the repeat is used. Fewer runs take the first of the
 list. On a cluster that others use, every rate is at most the cap, and runs that need more than
 it are left out unless saturation is allowed.
 """
@@ -75,7 +75,7 @@ class _Recipe:
     clients: int = 1
     keys: int | None = None
     link_ms: float = 0.0
-    # "rate": it teaches at any rate; "saturating": only if it may load the cluster.
+    # "rate": it is of use at any rate; "saturating": only if it may load the cluster.
     needs: Literal["rate", "saturating"] = "rate"
 
 

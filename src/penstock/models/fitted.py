@@ -1,6 +1,6 @@
 """A fitted model with where it came from: what `model.json` holds. Pure.
 
-The file has the observations that taught the model, so that more runs can be added later, and each
+The file has the observations that the model was fitted to, so that more runs can be added later, and each
 earlier fit with its errors, so that one sees whether they helped.
 """
 

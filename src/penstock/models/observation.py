@@ -1,4 +1,4 @@
-"""What a run teaches a model: its spec, its latencies, and what machines did meanwhile."""
+"""What a fit uses of a run: its spec, its latencies, and what machines did meanwhile."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class PathModel(Value):
 
     @property
     def deviations(self) -> float:
-        """So many standard deviations on each side hold 90 %; more if few runs taught them."""
+        """So many standard deviations on each side hold 90 %; more if they rest on few runs."""
         share = (1 + _CONFIDENCE) / 2
         # Student's t.
         return float(stdtrit(self.runs - 1, share) if self.runs > 1 else ndtri(share))
