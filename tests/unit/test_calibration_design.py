@@ -70,7 +70,7 @@ def test_fewer_runs_are_the_first_of_the_design() -> None:
         ({"saturate": True}, "existing"),
         ({"rate_cap_per_s": 10}, "existing"),
         ({"existing": OTHERS.existing, "saturate": True, "rate_cap_per_s": 5}, "no rate cap"),
-        ({"existing": OTHERS.existing, "rate_cap_per_s": 0}, "above 0"),
+        ({"existing": OTHERS.existing, "rate_cap_per_s": 0}, "too low"),
         ({"most_runs": 3}, "too few"),
     ],
 )

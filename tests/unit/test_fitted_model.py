@@ -346,8 +346,10 @@ def test_other_traffic_takes_cores() -> None:
         one.latencies["end_to_end"].mean_ms.value for one in (alone.prediction, beside.prediction)
     ]
     assert means[1] > 1.1 * means[0]
-    full = forecast(FITTED, spec, other=OtherTraffic(requests_per_s=2_000))
+    full = forecast(FITTED, spec, other=OtherTraffic(requests_per_s=1_500))
     assert isinstance(full.answer, Saturated)
+    with pytest.raises(BadInput, match=r"2\.4 of the 2 cores by itself"):
+        forecast(FITTED, spec, other=OtherTraffic(requests_per_s=2_000))
 
 
 def test_other_traffic_needs_cores_that_are_known() -> None:
@@ -382,7 +384,16 @@ def test_the_command_shows_the_outcome_first(file: Path, tmp_path: Path) -> None
     plot = tmp_path / "plot.html"
     result = invoke(
         predict_command,
-        *("--model", str(file), "--set", "linger.ms=20", "--limit", "5", "--plot", str(plot)),
+        *(
+            "--model",
+            str(file),
+            "--set",
+            "linger.ms=20",
+            "--latency-limit",
+            "5",
+            "--plot",
+            str(plot),
+        ),
         *("--disk-gb", "500"),
     )
     assert result.exit_code == 0, result.output
@@ -412,7 +423,7 @@ def test_a_load_that_is_too_high_exits_with_its_own_code(file: Path) -> None:
     )
     assert result.exit_code == 10
     assert "grows without bound above" in result.stdout
-    assert "beyond the calibration: 50000 messages/s" in result.stderr
+    assert "50000 messages/s: 25.0 times beyond" in result.stderr
 
 
 def test_a_pair_that_is_none_is_named(file: Path) -> None:

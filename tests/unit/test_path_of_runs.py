@@ -59,7 +59,7 @@ def test_settings_that_are_given_are_used() -> None:
     ("fields", "named"),
     [
         ({"settings": ProducerSettings(other={"socket.nagle.disable": True})}, "socket.nagle"),
-        ({"consumers": Consumers(settings={"fetch.max.bytes": 1_000})}, "fetch.max.bytes"),
+        ({"consumers": Consumers(settings={"fetch.error.backoff.ms": 1_000})}, "fetch.error"),
         (
             {"workload": Workload(arrivals=ConstantArrivals(rate_per_s=1), loop="closed")},
             "workload.loop",

@@ -311,7 +311,7 @@ def values_of(text: str) -> list[object]:
         points = np.geomspace(low, high, _SWEEP_POINTS)
     else:
         points = np.linspace(low, high, _SWEEP_POINTS)
-    is_whole = all(number == int(number) for number in (low, high)) and high - low >= 1
+    is_whole = all(number == int(number) for number in (low, high)) and (high - low > 1 or low >= 1)
     if is_whole:
         return list(dict.fromkeys(round(point) for point in points.tolist()))
     return [float(f"{point:.4g}") for point in points.tolist()]
