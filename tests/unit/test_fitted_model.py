@@ -401,7 +401,7 @@ def test_the_command_shows_the_outcome_first(file: Path, tmp_path: Path) -> None
     for text in (
         "wait for its batch",
         "later than 5 ms",
-        "By a model of 3 runs",
+        "Model fitted to 3 runs",
         "days until 500 GB are full",
     ):
         assert text in result.stdout

@@ -20,6 +20,7 @@ from typing import Annotated
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
+from penstock.domain.errors import BadInput
 from penstock.domain.metrics import Estimate
 from penstock.domain.run import RunSpec
 from penstock.domain.value import Bound, Doc, Value
@@ -39,6 +40,8 @@ MESSAGES = 20_000
 _GROWTH, _GROWTH_S = 1.5, 0.05
 _CONFIDENCE = 0.9
 _BISECTIONS, _LIMIT_MESSAGES = 8, 3_000
+# With fewer, there is no p99.
+_LEAST_MESSAGES = 100
 # Shares of messages at which a distribution is kept: by half percents, and finer in its tail.
 CURVE_SHARES = np.concatenate([np.linspace(0, 0.99, 199), np.linspace(0.99, 1, 101)[1:]])
 # What machines are when they cost nothing: only settings and links are left.
@@ -168,6 +171,13 @@ def predict(
         )
 
     here = case()
+    if here.arrivals.due_s.size < _LEAST_MESSAGES:
+        rate_per_s = run.workload.messages_per_s
+        raise BadInput(
+            f"{rate_per_s:g} messages/s: too few for percentiles, {here.arrivals.due_s.size} in "
+            "two minutes",
+            "predict at 1 message/s or more",
+        )
     times = here.simulate(model.physics, model.machines, seed)
     if (reason := _overload(model, times)) is not None:
         offered_per_s = run.workload.messages_per_s
