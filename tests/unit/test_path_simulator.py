@@ -327,6 +327,21 @@ def test_delays_are_drawn_and_keep_their_order() -> None:
     assert near.produce_s.mean() > 0.006
 
 
+def test_of_several_packets_the_longest_delay_counts() -> None:
+    """A fetch response with records is three writes; a request of 4 kB is three segments. The longest
+    of three draws from 5 to 15 ms is 12.5 ms on average."""
+    drawn = Line(np.linspace(0.005, 0.015, 4096))
+    reading = simulate(PLAIN, regular(0.1, 20_000), Physics(), lines=Lines(to_reader=drawn))
+    assert_mean(reading.parts_s["fetch"], 0.0125)
+    sending = simulate(
+        PLAIN, regular(0.1, 20_000, size=4_000), Physics(), lines=Lines(to_broker=drawn)
+    )
+    assert_mean(sending.produce_s, 0.0125)
+    spec = PathSpec(linger_s=0, replication=2)
+    copying = simulate(spec, regular(0.1, 20_000), Physics(), lines=Lines(to_follower=drawn))
+    assert_mean(copying.append_to_visible_s, 0.0125)
+
+
 # --- all of it -------------------------------------------------------------------------------------
 
 SPECS = st.builds(

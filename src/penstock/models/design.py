@@ -5,13 +5,13 @@ The design: each run makes another cost or queue dominate, so that the costs can
     run      what dominates                                        what the fit learns
     light    nothing: 300 messages/s one by one, acks=all          wake-ups, the fixed costs
     heavy    processors: one by one, at 60 % of what they can do   queues for cores, contention
+    keyed    10 ms links, keys, light (emulated networks only)     fetches over links
     window   one request in flight, and more to send               a request's time at the broker
     bytes    large batches of 1 kB messages, acks=1                costs of messages and bytes
     single   acks=1, one partition                                 produce apart from replication
     batches  one partition, linger 5 ms, acks=all                  batches, followers' appends
     groups   three producers and three consumers                   many connections
     linked   10 ms links, window of one (emulated networks only)   followers' fetch loops
-    keyed    10 ms links, keys, light (emulated networks only)     fetches over links
 
 The first runs at a rate that any machine carries. The rates of the others follow from what it
 measured: a share of the requests/s at which the processors would be full. It is made again at the end,
@@ -83,6 +83,7 @@ _LINGER_0 = ProducerSettings(acks="all", linger_ms=0)
 _RECIPES = (
     _Recipe("light", 0.0, _LINGER_0),
     _Recipe("heavy", 0.6, _LINGER_0, needs="saturating"),
+    _Recipe("keyed", 0.05, ProducerSettings(acks="all", linger_ms=5), keys=1_000, link_ms=_LINK_MS),
     _Recipe("window", 1.2, replace(_LINGER_0, in_flight=1), partitions=1, needs="saturating"),
     _Recipe(
         "bytes",
@@ -95,7 +96,6 @@ _RECIPES = (
     _Recipe("batches", 4.0, ProducerSettings(acks="all", linger_ms=5), partitions=1),
     _Recipe("groups", 0.4, _LINGER_0, clients=3),
     _Recipe("linked", 0.16, replace(_LINGER_0, in_flight=1), partitions=1, link_ms=_LINK_MS),
-    _Recipe("keyed", 0.05, ProducerSettings(acks="all", linger_ms=5), keys=1_000, link_ms=_LINK_MS),
 )
 
 

@@ -65,6 +65,11 @@ def _compiled(function: F) -> F:
 
 
 _SEGMENT_BYTES = 1448.0
+# Of the delays of many packets, the longest of so many is close to the longest there is.
+_MOST_DRAWS = 100
+# A broker sends a fetch response with records in three writes: what comes before the records, the
+# records from the page cache, what comes after.
+_FETCH_PIECES = 3
 # TCP's, in segments.
 FIRST_WINDOW = 10.0
 # TCP's shortest retransmission time-out on Linux.
@@ -177,13 +182,20 @@ def _occupy(
 
 
 @_compiled
-def _carry(lines: Table, delays_s: Table, number: int, now_s: float, size: float) -> float:
+def _carry(
+    lines: Table, delays_s: Table, number: int, now_s: float, size: float, pieces: int = 1
+) -> float:
     """When the last byte of a transfer arrives: after its turn on the line, the delay, what TCP's
-    slow start adds, and retransmissions; never before an earlier transfer on the same line."""
+    slow start adds, and retransmissions; never before an earlier transfer on the same line.
+    `pieces`: in how many writes it is sent, each of which begins a packet."""
     line = lines[number]
     delay_s = delays_s[line.begin]
     if line.end > line.begin + 1:
+        # Every packet has a delay of its own, and none overtakes another: the longest counts.
+        packets = min(_MOST_DRAWS, pieces - 1 + math.ceil(size / _SEGMENT_BYTES))
         delay_s = delays_s[np.random.randint(line.begin, line.end)]
+        for _ in range(packets - 1):
+            delay_s = max(delay_s, delays_s[np.random.randint(line.begin, line.end)])
     delay_s += line.extra_s
     leaves_s = now_s
     if line.rate_bytes_per_s > 0:
@@ -689,7 +701,8 @@ def run(
                 copy.carried = partition.log_end
             follower.size_bytes = size
             line = 2 * what + BACK
-            at_s = _carry(follower_lines, delays_s, line, now_s, o.request_bytes + size)
+            pieces = _FETCH_PIECES if size > 0 else 1
+            at_s = _carry(follower_lines, delays_s, line, now_s, o.request_bytes + size, pieces)
             _push(heap, counts, at_s, FOLLOWER_ANSWER_IN, what)
 
         elif kind == FOLLOWER_ANSWER_IN:  # the follower appends, and fetches again
@@ -737,7 +750,7 @@ def run(
                     size += batches[log[partition.log_from + place]].size_bytes
                 read.fetched = partition.high_watermark
             reader.available_bytes = 0.0
-            at_s = _carry(reader_lines, delays_s, 2 * what + BACK, now_s, size)
+            at_s = _carry(reader_lines, delays_s, 2 * what + BACK, now_s, size, _FETCH_PIECES)
             _push(heap, counts, at_s, READER_ANSWER_IN, what)
 
         elif kind == READER_ANSWER_IN:
