@@ -90,3 +90,9 @@ def test_noise_of_ten_percent_does_not_keep_a_cluster_from_being_warm() -> None:
         needed.append(next(n for n in range(1, 60) if not reasons(seconds[:n])))
     assert np.mean(np.array(needed) == NEEDED) > 0.85
     assert max(needed) <= NEEDED + 2 * WINDOW
+
+
+def test_without_requests_before_there_is_nothing_to_compare() -> None:
+    quiet, busy = Interval(0, 0.0), Interval(3, 4.0)
+    (why,) = reasons([*[quiet] * WINDOW, *[busy] * WINDOW])
+    assert "to compare with" in why

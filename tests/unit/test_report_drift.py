@@ -103,6 +103,14 @@ def drift_of(runs: list[ReportedRun]) -> Drift:
     return drift
 
 
+def test_a_first_cell_that_was_repeated_later_says_nothing_of_drift() -> None:
+    first, other, again = campaign()
+    later = replace(first, run=replace(first.run, started_at="2026-01-03T00:00:00+00:00"))
+    drift = drift_of([later, other, again])
+    assert drift.state == "not judged"
+    assert "repeated after" in drift.sentence
+
+
 def test_drift_is_reported_with_numbers() -> None:
     runs = campaign(48.0)
     drift = drift_of(runs)

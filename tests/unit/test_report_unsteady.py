@@ -93,7 +93,8 @@ def test_the_other_states_change_no_figure(state: State) -> None:
         of=metrics(steadiness=Steadiness(state=state, sentence="why")),
         made=run(objective=OBJECTIVE),
     )
-    assert outcome.of_run(marked) == outcome.of_run(plain)
+    first = "Steadiness was not tested: why. " if state == "not tested" else ""
+    assert outcome.of_run(marked) == first + outcome.of_run(plain)
     assert marked.verdict == plain.verdict
     assert tables.latencies([marked]) == tables.latencies([plain])
     notes = notices([marked])

@@ -56,7 +56,8 @@ def steadiness(
     )
     if disturbance is None or judged.state == "unsteady":
         return judged
-    note = "; steady until then" if judged.state == "steady" else ""
+    is_tested = judged.state == "steady"
+    note = "; steady until then" if is_tested else "; the time before it was too short to be tested"
     return replace(judged, state="changed on purpose", sentence=disturbance.sentence + note)
 
 

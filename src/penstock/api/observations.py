@@ -275,6 +275,8 @@ def _check(directory: RunDirectory, run: Run, metrics: RunMetrics) -> None:
         raise BadInput(f"{path}: {run.coldness}", _FIX)
     if metrics.unsteadiness:
         raise BadInput(f"{path}: the run was not steady: {metrics.unsteadiness}", _FIX)
+    if metrics.steadiness is not None and metrics.steadiness.state != "steady":
+        raise BadInput(f"{path}: {metrics.steadiness.state}: {metrics.steadiness.sentence}", _FIX)
     if metrics.latency is None or metrics.acknowledgement is None:
         raise BadInput(f"{path}: the run has no latencies", _FIX)
     try:

@@ -43,7 +43,7 @@ LIGHT_PER_S = 300.0
 # Messages/s on a cluster of somebody else, unless more is allowed.
 DEFAULT_CAP_PER_S = 200.0
 # With fewer, a run has too few messages for a p99.
-LEAST_CAP_PER_S = 10.0
+LEAST_CAP_PER_S = 20.0
 _LINK_MS = 10.0
 _PARTITIONS = 6
 # Where nobody can see what requests cost, a rate that small machines carry.

@@ -41,7 +41,7 @@ _WARM_UP = {
 def _cluster(run: Run) -> dict[str, str]:
     state = run.cluster_state
     if state is None:
-        return {}
+        return {"warm-up": "not tested"} if run.spec.existing is not None else {}
     warm_up = state.warm_up
     return {
         "age of the cluster, s": _number(state.age_s),

@@ -99,6 +99,8 @@ def _drift(first: _Candidate | None, again: _Candidate) -> Drift:
         return _not_judged(cell, f"the first run of {cell} is not among these")
     if first.obstacle:
         return _not_judged(cell, f"the first run of {cell} {first.obstacle}")
+    if first.run.started_at > again.run.started_at:
+        return _not_judged(cell, f"the first run of {cell} was repeated after the one at the end")
     if again.obstacle:
         return _not_judged(cell, f"the run of {cell} at the end {again.obstacle}")
     assert first.reported is not None and again.reported is not None

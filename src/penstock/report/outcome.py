@@ -23,7 +23,7 @@ def of_run(reported: ReportedRun) -> str:
     if reported.problems:
         sentences.append(f"Invalid run: {reported.problems[0]}.")
     else:
-        sentences.append(unsteady([reported]))
+        sentences.append(unsteady([reported]) or untested(reported.metrics))
         verdict = reported.verdict
         if verdict is not None and verdict.has_limits:
             # Why it is not judged was the sentence before.
@@ -69,6 +69,14 @@ def unsteady(runs: Sequence[ReportedRun]) -> str:
     return _doubt("Not steady", [(s.label, s.unsteadiness) for s in runs])
 
 
+def untested(metrics: RunMetrics) -> str:
+    """That nobody knows whether the run was steady; empty if it was tested."""
+    found = metrics.steadiness
+    if found is None or found.state != "not tested":
+        return ""
+    return f"Steadiness was not tested: {found.sentence}."
+
+
 def _doubt(word: str, reasons: Sequence[tuple[str, str]]) -> str:
     """Cold: 2 of 3 runs; acks=all: the cluster was still warming up after 90 s."""
     doubtful = [(label, reason) for label, reason in reasons if reason]
@@ -88,7 +96,7 @@ def doubts(
     if (more := len(disagreeing) - len(sentences)) > 0:
         sentences.append(f"So do the repeats of {more} more {'cell' if more == 1 else 'cells'}.")
     sentences += [finding.sentence for finding in drift if finding.state == "drift"]
-    return [*sentences, *filter(None, [cold(runs)])]
+    return [*sentences, *filter(None, [cold(runs), unsteady(runs)])]
 
 
 def of_runs(
@@ -164,7 +172,9 @@ def _repeats(side: Side) -> str:
         return f"None of the {len(side.runs)} repeats can be used: {side.problems[0]}."
     keys = [f for f in figures([texts.metrics for texts in side.used]) if f.is_key]
     texts = ", ".join(f"{f.title} {side.text(f)}" for f in keys)
-    over = f"{side.label}, over {len(side.used)} repeats: {texts or 'nothing was sent'}."
+    steady = sum(not one.unsteadiness for one in side.used)
+    times = f" (times over {steady})" if 0 < steady < len(side.used) else ""
+    over = f"{side.label}, over {len(side.used)} repeats{times}: {texts or 'nothing was sent'}."
     return " ".join(filter(None, [unsteady(side.used), over]))
 
 

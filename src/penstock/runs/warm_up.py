@@ -111,7 +111,9 @@ def warm_up_run(
     if not load.waits_for_warmth:
         on_progress(f"warming up for {spec.warm_up_s:g} s")
         load.wait(until_ns=load.measured_from_ns - _LOOKS_NS)
-        return before if limits.limit_s else _unwarmed(cluster, kind)
+        if before is not None or limits.limit_s:
+            return before
+        return _unwarmed(cluster, kind)
     if not _shows_warmth(cluster, kind):
         on_progress(f"warming up for {spec.warm_up_s:g} s")
         load.wait(until_ns=time.monotonic_ns() + round(spec.warm_up_s * 1e9))

@@ -48,6 +48,10 @@ def reasons(intervals: Sequence[Interval], interval_s: float = 1.0) -> list[str]
     changing = []
     if not any(interval.requests for interval in recent):
         changing.append(f"no request was answered in the last {WINDOW * interval_s:g} s")
+    elif not any(interval.requests for interval in before):
+        changing.append(
+            f"no request was answered in the {WINDOW * interval_s:g} s before, to compare with"
+        )
     old, new = cost_ms(before), cost_ms(recent)
     if (
         old

@@ -34,6 +34,7 @@ class Latencies:
     mean_ms: Estimate
     missing: int
     unsteadiness: str = ""  # why they are not those of the setting; empty if they are
+    untested: str = ""  # why nobody knows
 
 
 def acknowledged(directory: Path, run: Run) -> Latencies:
@@ -107,6 +108,7 @@ def _latencies(
         mean_ms=of_ratio(sums.tolist(), counts.tolist()),
         missing=int((measured & ~has_ended).sum()),
         unsteadiness=steadiness.sentence if steadiness.state == "unsteady" else "",
+        untested=steadiness.sentence if steadiness.state == "not tested" else "",
     )
 
 

@@ -85,6 +85,8 @@ class EndToEnd(ExperimentKind):
             },
         }
         warnings = [*run.warnings, *([COLD + run.coldness] if run.coldness else [])]
+        if arrived.untested:
+            warnings.append(f"steadiness was not tested: {arrived.untested}")
         if arrived.missing:
             warnings.append(f"{arrived.missing} messages never arrived")
         return Measured(figures, {"end_to_end": drawn}, tuple(warnings))
