@@ -22,6 +22,7 @@ from penstock.models.three_stages import SyncLatency, stage, uniform_stage
 from penstock.report.charts import PALETTE, Chart, rounded
 from penstock.report.document import Section, document, figure
 from penstock.report.markup import tag
+from penstock.stats.distributions import Law, Uniform
 from penstock.stats.distributions import Observations as Times
 from penstock.stats.distributions.selection import select
 from penstock.stats.histogram import Histogram
@@ -350,22 +351,30 @@ def _traffic(
 
 
 def _fit_errors(verdicts: Sequence[Verdict]) -> dict[str, float]:
-    """In sample, as the document gives it: fitted distributions against what they were fitted to."""
+    """In sample, as the document gives it: the distribution of a setting's stage (uniform above ten
+    messages per batch, else hyper-Erlang), fitted, against what it was fitted to."""
     found: dict[str, list[float]] = {"phase_type": [], "uniform": []}
     for verdict in verdicts:
-        for one in verdict.every:
-            if one.histogram is None:
+        is_uniform = stage(_batch_messages(verdict.cell.scenario)) == "uniform"
+        for histogram in (one.histogram for one in verdict.every):
+            if histogram is None:
                 continue
-            times = _times(one.histogram)
-            for name, families in (("phase_type", ("hyper-Erlang",)), ("uniform", ("uniform",))):
-                law = select(times, families).best.law
-                limits = np.array([one.histogram.percentile(p) / 1e6 for p in PERCENTS[:-1]])
-                measured = [
-                    1 - one.histogram.count_at_most(int(limit * 1e6)) / one.histogram.count
-                    for limit in limits
-                ]
-                found[name].append(float(np.mean(np.abs(law.sf(limits) - measured))))
+            law: Law = _uniform(histogram) if is_uniform else _phase_type(histogram)
+            limits_ns = [histogram.percentile(p) for p in PERCENTS[:-1]]
+            measured = [1 - histogram.count_at_most(ns) / histogram.count for ns in limits_ns]
+            errors = np.abs(law.sf(np.array(limits_ns) / 1e6) - measured)
+            found["uniform" if is_uniform else "phase_type"].append(float(np.mean(errors)))
     return {name: float(np.mean(errors)) for name, errors in found.items() if errors}
+
+
+def _phase_type(histogram: Histogram) -> Law:
+    return select(_times(histogram), ("hyper-Erlang",)).best.law
+
+
+def _uniform(histogram: Histogram) -> Uniform:
+    """By its 10th and 90th percentile: a single outlier would decide the maximum."""
+    low, high = (histogram.percentile(p) / 1e6 for p in (10, 90))
+    return Uniform(low - (high - low) / 8, high + (high - low) / 8)
 
 
 def _times(histogram: Histogram) -> Times:
