@@ -153,6 +153,7 @@ if TYPE_CHECKING:
     from penstock.runs.experiments.kinds import PointJob as PointJob
     from penstock.runs.experiments.kinds.experiment_kind import SHARED_AXES as SHARED_AXES
     from penstock.runs.experiments.kinds.experiment_kind import FactFigure as FactFigure
+    from penstock.runs.experiments.kinds.experiment_kind import load_of as load_of
     from penstock.runs.experiments.measured import Measured as Measured
     from penstock.specs.loader import dump_yaml as dump_yaml
     from penstock.testbed.capabilities import Capabilities as Capabilities
