@@ -86,8 +86,8 @@ def test_arguments_that_do_not_fit_are_refused_before_anything_starts(
 
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Runs that are not carried out: what was asked for, and what each is to teach."""
-    done: dict[str, Any] = {"scenarios": [], "bad": (), "ended": []}
+    """Runs that are not carried out: what was asked for, and what each shows."""
+    done: dict[str, Any] = {"scenarios": [], "bad": (), "ended": [], "observed": 0}
     known = [run_spec(rate, acks=acks) for rate, acks in ((100, "all"), (300, "1"), (200, "all"))]
 
     def create(scenario: Any, _name: str, out: Path) -> Any:
@@ -98,7 +98,9 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         if directory.path.name in done["bad"]:
             raise BadInput(f"{directory.path}: the run was not steady")
         place = [s.name for s in done["scenarios"]].index(directory.path.name)
-        return replace(observed(known[place % len(known)]), run=directory.path.name)
+        done["observed"] += 1
+        name = f"{directory.path.name}-{done['observed']}"
+        return replace(observed(known[place % len(known)]), run=name)
 
     class Spark:
         def __init__(self, _master: str) -> None: ...
@@ -130,6 +132,13 @@ def test_the_design_is_measured_and_fitted(measured: dict[str, Any], tmp_path: P
     # The first only says how much the others may load.
     assert len(found.fit.model.observations) == 3
     assert measured["ended"] == ["spark"]
+
+
+def test_the_design_may_be_repeated(measured: dict[str, Any], tmp_path: Path) -> None:
+    found = calibrate(most_runs=4, repeats=2, model=tmp_path / "model.json", out=tmp_path)
+    names = [one.name for one in measured["scenarios"]]
+    assert names[1:4] == names[4:]
+    assert len(found.fit.model.observations) == 6
 
 
 def test_runs_that_cannot_be_used_are_left_out_and_named(

@@ -62,6 +62,7 @@ def calibrate(
     model: AnyPath = DEFAULT_MODEL,
     add: bool = False,
     most_runs: int | None = None,
+    repeats: int = 1,
     rate_cap_per_s: float | None = None,
     saturate: bool = False,
     throughput: bool = False,
@@ -75,10 +76,13 @@ def calibrate(
     `testbed` that stays, or on an `existing` cluster. There, no run sends more than `rate_cap_per_s`
     (200 messages/s) unless `saturate` is given, and calibration ends when partitions become
     under-replicated. `add`: to the runs of the model in the file. `most_runs`: fewer than the design.
+    `repeats`: make the design so often; what differs from run to run averages out.
     `throughput`: measure the most that a producer can send, too, by runs that offer more; and the
     most that a consumer can read that is behind.
     """
     _check(cluster, testbed, existing, most_runs, rate_cap_per_s, saturate)
+    if repeats < 1:
+        raise BadInput(f"repeats: {repeats} must be 1 or more")
     if throughput and existing is not None and not saturate:
         raise BadInput("`throughput` loads an existing cluster fully", "allow it with `saturate`")
     file = as_path("model", model)
@@ -115,7 +119,7 @@ def calibrate(
             full_per_s = capacity_per_s(0 if own is not None else cores, used)
             # The first again: brokers get faster for minutes, so what was measured first is not
             # comparable with the rest.
-            ordinary = [*further_runs(place, full_per_s, most_runs), first_run(place)]
+            ordinary = [*further_runs(place, full_per_s, most_runs), first_run(place)] * repeats
             full = saturating_runs(place) if throughput else []
             for number, scenario in enumerate((*ordinary, *full), 2):
                 measure(scenario, f"{number} of {len(ordinary) + len(full) + 1}")

@@ -76,6 +76,13 @@ def model() -> None:
     type=click.IntRange(min=LEAST_RUNS + 1),
     help="Make at most this many runs; the first is made twice. --throughput comes on top.",
 )
+@click.option(
+    "--repeats",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Make all runs so often: what differs from run to run averages out.",
+)
 @_new_model_file
 @_add
 @options.out
@@ -90,6 +97,7 @@ def calibrate(
     saturate: bool,
     throughput: bool,
     most_runs: int | None,
+    repeats: int,
     file: Path,
     add: bool,
     out: Path,
@@ -117,6 +125,7 @@ def calibrate(
             model=file,
             add=add,
             most_runs=most_runs,
+            repeats=repeats,
             rate_cap_per_s=rate_cap,
             saturate=saturate,
             throughput=throughput,
