@@ -56,8 +56,9 @@ def steadiness(
     )
     if disturbance is None or judged.state == "unsteady":
         return judged
-    is_tested = judged.state == "steady"
-    note = "; steady until then" if is_tested else "; the time before it was too short to be tested"
+    note = "; steady until then" if judged.state == "steady" else ""
+    if judged.state == "not tested" and disturbance.at_s > 0:
+        note = "; the time before it was too short to be tested"
     return replace(judged, state="changed on purpose", sentence=disturbance.sentence + note)
 
 

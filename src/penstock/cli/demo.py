@@ -108,7 +108,6 @@ def _sentence(runs: Sequence[ReportedRun], drift: Sequence[Drift]) -> str:
         clauses.append(f"{run.label} lost {lost} acknowledged {messages}{wait}")
     sentences = [
         *outcome.doubts(runs, (), drift),
-        outcome.unsteady(runs),
         f"When a broker died, {'; '.join(clauses)}.",
     ]
     return " ".join(filter(None, sentences))

@@ -141,7 +141,8 @@ def calibrate(
 @click.option(
     "--skip-unusable",
     is_flag=True,
-    help="Leave out runs that are invalid, cold, unsteady or not analysed, instead of refusing them.",
+    help="Leave out runs that are invalid, cold, not steady, not tested or not analysed, instead of "
+    "refusing them.",
 )
 @_new_model_file
 @_add

@@ -35,7 +35,7 @@ from penstock.runs.resuming import Step
 @click.option(
     "--testbed",
     help="Use this testbed, started by `penstock testbed up`, instead of a new cluster. It keeps "
-    "running.",
+    "running, and stays warm unless a broker is restarted.",
 )
 @options.latency_limits
 @options.master

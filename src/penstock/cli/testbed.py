@@ -78,7 +78,7 @@ def testbed() -> None:
 @click.option(
     "--warm",
     is_flag=True,
-    help="Warm the brokers up: with the requests of SPEC_FILE if it is a scenario, else with "
+    help="Warm the brokers up at full load, so that runs on this testbed need not: with the requests of SPEC_FILE if it is a scenario, else with "
     f"{RequestKind()}.",
 )
 @click.option(

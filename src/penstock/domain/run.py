@@ -57,10 +57,12 @@ class RunSpec(Value):
     faults: Annotated[tuple[Fault, ...], Doc("times count from the end of the warm-up")] = ()
     objective: Objective | None = None
     warm_up_s: Annotated[
-        float, Bound(ge=0, le=3600), Doc("load before the measurement; excluded, and shown")
+        float,
+        Bound(ge=0, le=3600),
+        Doc("least time of the run's own load before the measured time, s; in no figure"),
     ] = 5.0
     cluster_warm_up: Annotated[
-        WarmUpLimits, Doc("load of the same kind before that, until the brokers are warm")
+        WarmUpLimits, Doc("limits of the warm-up before the measured time")
     ] = field(default_factory=WarmUpLimits)
     steady: Annotated[
         bool,
