@@ -103,9 +103,13 @@ def test_the_monitor_finds_the_write_speed_while_the_log_loses_records(
         # are measured are off by some.
         assert stored is not None and 900 < stored < 1300
         rates |= {0: 100.0, 1: 800.0}
-        by_partition = speeds(monitor, 5)
-        assert by_partition[f"{topic}-0"].records_per_s == pytest.approx(100, rel=0.15)
-        assert by_partition[f"{topic}-1"].records_per_s == pytest.approx(800, rel=0.15)
+        # On a busy machine the rates of before stay in the window for longer.
+        for _ in range(5):
+            by_partition = speeds(monitor, 5)
+            found = [by_partition[f"{topic}-{number}"].records_per_s for number in (0, 1)]
+            if found == pytest.approx([100, 800], rel=0.15):
+                break
+        assert found == pytest.approx([100, 800], rel=0.15)
         stored = by_partition[f"{topic}-1"].bytes_per_record
         assert stored is not None and 900 < stored < 1300
     monitor.close()

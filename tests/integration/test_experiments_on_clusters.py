@@ -14,7 +14,6 @@ from penstock.domain.cluster import TopicSpec
 from penstock.domain.facts import Conditions
 from penstock.domain.grid import ExperimentGrid
 from penstock.domain.warm_up import WarmUpLimits
-from penstock.kafka.connection import ExistingCluster
 from penstock.kafka.waiting import wait_until
 from penstock.runs.experiments import catching_up
 from penstock.runs.experiments import series as experiments
@@ -114,16 +113,15 @@ def test_consumption(cluster: Cluster, tmp_path: Path) -> None:
     assert {2, 3} <= set(partition_counts)
 
 
-def test_a_consumer_that_is_behind_leaves_nothing_on_an_existing_cluster(
+def test_a_consumer_that_is_behind_leaves_nothing_on_the_cluster(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(catching_up, "_MOST_BYTES", 2_000_000)
     monkeypatch.setattr(catching_up, "_MEASURED_S", 2.0)
-    existing = ExistingCluster(cluster.bootstrap_servers)
     before = cluster.admin.topics()
     # Batches of 10 messages of 500 B, of which an answer has at most three of each partition.
     what = CatchUp(500, 10, 3, 3, {"max.partition.fetch.bytes": 17_000})
-    done = catch_up(existing, what, tmp_path)
+    done = catch_up(cluster, what, tmp_path)
     assert done.messages_per_s > 1_000
     assert 10 <= done.fetch_messages <= 30
     assert cluster.admin.topics() - before <= {"__consumer_offsets"}

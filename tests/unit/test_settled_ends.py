@@ -99,3 +99,11 @@ def test_brokers_that_stop_answering_leave_their_last_ends() -> None:
 
 def test_the_limit_is_longer_than_tcp_waits_before_its_eighth_try() -> None:
     assert sum(0.2 * 2**n for n in range(8)) < module._TIMEOUT_S
+
+
+def test_what_brokers_have_not_read_is_waited_for() -> None:
+    unread = [300, 300, 0]
+    late = [Look({0: 7, 1: 3})] * 6  # quiet after 1 s, with bytes that nobody has read
+    brokers = Brokers(*late, Look({0: 9, 1: 3}))
+    found = settled(brokers, unread_bytes=lambda: unread.pop(0) if unread else 0)
+    assert found.end_offsets == {0: 9, 1: 3}

@@ -6,7 +6,7 @@ import os
 import socket
 
 from penstock.kafka.waiting import wait_until
-from penstock.load.unsent import unacknowledged_bytes, unsent_bytes
+from penstock.load.unsent import unacknowledged_bytes, unread_bytes, unsent_bytes
 
 HEADER = (
     "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  inode\n"
@@ -58,3 +58,19 @@ def test_what_a_peer_does_not_read_shows_and_a_closed_socket_still_counts() -> N
 
 def test_a_process_that_has_ended_has_nothing() -> None:
     assert unsent_bytes([2**22 + 1], {9092}) == 0
+
+
+def test_bytes_that_a_server_has_not_read_are_counted() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            accepted, _ = server.accept()
+            with accepted:
+                client.sendall(b"x" * 5_000)
+                wait_until(
+                    lambda: unsent_bytes([os.getpid()], {port}, unread_bytes) == 5_000,
+                    timeout_s=5,
+                    what="the bytes to come",
+                )
+                assert accepted.recv(5_000, socket.MSG_WAITALL)
+                assert unsent_bytes([os.getpid()], {port}, unread_bytes) == 0

@@ -1,4 +1,4 @@
-"""Bytes that the kernel has not brought to the brokers yet.
+"""Bytes that are on their way to the brokers, or that these have not read yet.
 
 A client gives a message up after `message.timeout.ms`. What it wrote to its socket before is still
 on its way: lost packets are sent again for as long as the connection lives, and even after the
@@ -7,7 +7,7 @@ client closed it. Only when nothing is left here has every message met its fate.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 _LISTEN = "0A"  # its queues count connections, not bytes
@@ -23,7 +23,21 @@ def unacknowledged_bytes(table: str, ports: Collection[int]) -> int:
     return total
 
 
-def unsent_bytes(pids: Iterable[int], ports: Collection[int]) -> int:
+def unread_bytes(table: str, ports: Collection[int]) -> int:
+    """Bytes that came to these local ports and that nobody has read, from a `/proc/net/tcp`."""
+    total = 0
+    for line in table.splitlines()[1:]:
+        _, local, _, state, queues, *_ = line.split()
+        if state != _LISTEN and int(local.rpartition(":")[2], 16) in ports:
+            total += int(queues.partition(":")[2], 16)
+    return total
+
+
+def unsent_bytes(
+    pids: Iterable[int],
+    ports: Collection[int],
+    of_table: Callable[[str, Collection[int]], int] = unacknowledged_bytes,
+) -> int:
     """The same for the hosts (network namespaces) of these processes, as far as they still run."""
     total = 0
     hosts: set[int] = set()
@@ -36,7 +50,7 @@ def unsent_bytes(pids: Iterable[int], ports: Collection[int]) -> int:
             hosts.add(host)
             for name in ("tcp", "tcp6"):
                 table = (process / "net" / name).read_text(encoding="ascii")
-                total += unacknowledged_bytes(table, ports)
+                total += of_table(table, ports)
         except OSError:  # it has ended, or the kernel has no IPv6
             continue
     return total

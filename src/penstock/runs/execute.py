@@ -162,7 +162,13 @@ def _run(
             # What a broker's own death costs is not the settings' doing.
             cluster.check_alive()
         say("draining consumers")
-        settled = settled_ends(cluster, spec.topic, load.unsent_bytes, quiet_s=_quiet_s(spec))
+        settled = settled_ends(
+            cluster,
+            spec.topic,
+            load.unsent_bytes,
+            unread_bytes=load.unread_bytes,
+            quiet_s=_quiet_s(spec),
+        )
         unread = load.drain(settled.end_offsets, DRAIN_PATIENCE_S)
         after = anchor()
         run = replace(

@@ -39,13 +39,15 @@ def settled_ends(
     topic: TopicSpec,
     unsent_bytes: Callable[[], int],
     *,
+    unread_bytes: Callable[[], int] = lambda: 0,
     quiet_s: float,
     timeout_s: float = _TIMEOUT_S,
 ) -> SettledEnds:
-    """Wait until no socket holds bytes for the brokers and the ends have not moved for `quiet_s`.
+    """Wait until no socket holds bytes for the brokers, the ends have not moved for `quiet_s`, and the
+    brokers have read what came.
 
     The quiet time is for what the brokers have and do not show yet: requests that they have not
-    read, and records above the high watermark. A partition without a leader, or a connection over
+    handled, and records above the high watermark. A partition without a leader, or a connection over
     which nothing comes through, is given up after `timeout_s`.
     """
     ends: dict[int, int] = {}
@@ -58,7 +60,8 @@ def settled_ends(
         now = cluster.admin.end_offsets(topic.name, only_led=True)
         if left or now != ends:
             ends, since = now, time.monotonic()
-        return len(ends) == topic.partitions and time.monotonic() - since >= quiet_s
+        is_quiet = len(ends) == topic.partitions and time.monotonic() - since >= quiet_s
+        return is_quiet and not unread_bytes()
 
     try:
         holds_within(timeout_s, is_settled, every_s=_EVERY_S)
