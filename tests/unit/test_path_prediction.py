@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
 from made_up_machine import MODEL, PHYSICS
 from made_up_machine import run_spec as run
-
 from penstock.domain.run import RunSpec
 from penstock.models.path.predict import (
     LatencyScatter,
