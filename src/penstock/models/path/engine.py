@@ -67,8 +67,9 @@ def _compiled(function: F) -> F:
 _SEGMENT_BYTES = 1448.0
 # Of the delays of many packets, the longest of so many is close to the longest there is.
 _MOST_DRAWS = 100
-# A broker sends a fetch response with records in three writes: what comes before the records, the
-# records from the page cache, what comes after.
+# A fetch response with records counts as three packets or more: what comes before the records, the
+# records from the page cache, what comes after. Inferred from one measurement with delays of 5 to
+# 15 ms (bench/RESULTS.md, `bench/models.py`), not from captured packets.
 _FETCH_PIECES = 3
 # TCP's, in segments.
 FIRST_WINDOW = 10.0
