@@ -6,7 +6,7 @@ import os
 import socket
 
 from penstock.kafka.waiting import wait_until
-from penstock.load.unsent import unacknowledged_bytes, unread_bytes, unsent_bytes
+from penstock.load.unsent import queued_bytes, unacknowledged_bytes, unread_bytes
 
 HEADER = (
     "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  inode\n"
@@ -37,27 +37,32 @@ def test_what_a_peer_does_not_read_shows_and_a_closed_socket_still_counts() -> N
         client = socket.create_connection(("127.0.0.1", port))
         peer, _ = server.accept()
         client.setblocking(False)
-        assert unsent_bytes([os.getpid()], {port}) == 0
+        assert queued_bytes([os.getpid()], {port}, unacknowledged_bytes) == 0
         try:
             while True:
                 client.send(bytes(1 << 16))
         except BlockingIOError:
             pass
         one, two = [os.getpid()], [os.getpid(), os.getppid()]
-        assert unsent_bytes(one, {port}) > 0
+        assert queued_bytes(one, {port}, unacknowledged_bytes) > 0
         # The kernel may still move some to the peer's buffer between two looks.
         wait_until(
-            lambda: unsent_bytes(two, {port}) == unsent_bytes(one, {port}),
+            lambda: (
+                queued_bytes(two, {port}, unacknowledged_bytes)
+                == queued_bytes(one, {port}, unacknowledged_bytes)
+            ),
             timeout_s=10,
             what="the same number for two processes of one host",
         )
         client.close()
-        assert unsent_bytes([os.getpid()], {port}) > 0, "the kernel goes on sending"
+        assert queued_bytes([os.getpid()], {port}, unacknowledged_bytes) > 0, (
+            "the kernel goes on sending"
+        )
         peer.close()
 
 
 def test_a_process_that_has_ended_has_nothing() -> None:
-    assert unsent_bytes([2**22 + 1], {9092}) == 0
+    assert queued_bytes([2**22 + 1], {9092}, unacknowledged_bytes) == 0
 
 
 def test_bytes_that_a_server_has_not_read_are_counted() -> None:
@@ -68,9 +73,9 @@ def test_bytes_that_a_server_has_not_read_are_counted() -> None:
             with accepted:
                 client.sendall(b"x" * 5_000)
                 wait_until(
-                    lambda: unsent_bytes([os.getpid()], {port}, unread_bytes) == 5_000,
+                    lambda: queued_bytes([os.getpid()], {port}, unread_bytes) == 5_000,
                     timeout_s=5,
                     what="the bytes to come",
                 )
                 assert accepted.recv(5_000, socket.MSG_WAITALL)
-                assert unsent_bytes([os.getpid()], {port}, unread_bytes) == 0
+                assert queued_bytes([os.getpid()], {port}, unread_bytes) == 0

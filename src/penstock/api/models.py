@@ -18,9 +18,9 @@ from penstock.domain.errors import BadInput
 from penstock.domain.progress import Progress, silent
 from penstock.domain.value import several
 from penstock.models import fitted
-from penstock.models.calibration import LocalWorkers, WorkerFactory
 from penstock.models.fitted import MODEL_FORMAT, FittedModel
 from penstock.models.observation import Observation, Reading, Sending
+from penstock.models.workers import LocalWorkers, WorkerFactory
 from penstock.specs.files import read_text, write_file
 
 AnyPath = str | Path

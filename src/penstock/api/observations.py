@@ -7,13 +7,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from penstock import specs
-from penstock.api.arguments import as_path
 from penstock.domain.cluster import ClusterSpec
 from penstock.domain.errors import BadInput, TestbedError
 from penstock.domain.facts import COLD, FACTS_FORMAT, ClusterFacts, FactPoint
 from penstock.domain.metrics import Distribution, RunMetrics
 from penstock.domain.run import Existing, Run, RunSpec
-from penstock.domain.value import several
 from penstock.models.observation import (
     BrokerWork,
     MeasuredLatency,
@@ -79,12 +77,6 @@ def _find(path: Path) -> list[RunDirectory]:
     below = [] if is_either else sorted(path.iterdir())
     inside = [one for one in below if (one / RUN).exists() or (one / CELLS).exists()]
     return find_runs(inside or [path])
-
-
-def observations(paths: Sequence[AnyPath]) -> list[Observation]:
-    """The runs in these directories, as a model uses them; refuses runs that must not be used."""
-    places = [as_path("paths", path) for path in several("paths", paths)]
-    return [observation(directory) for directory in find_runs(places)]
 
 
 def observation(directory: RunDirectory) -> Observation:

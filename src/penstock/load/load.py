@@ -37,7 +37,7 @@ from penstock.kafka.connection import KafkaCluster
 from penstock.load.client_process import Worker
 from penstock.load.plan import LoadPlan
 from penstock.load.scheduled_producer import GRACE_S
-from penstock.load.unsent import unread_bytes, unsent_bytes
+from penstock.load.unsent import queued_bytes, unacknowledged_bytes, unread_bytes
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.network import namespaces
 
@@ -174,7 +174,8 @@ class Load:
     def unsent_bytes(self) -> int:
         """Bytes that the producers wrote and that no broker's host has acknowledged yet."""
         ports = self._cluster.admin.broker_ports()
-        return unsent_bytes((worker.process.pid for worker in self._producers), ports)
+        pids = (worker.process.pid for worker in self._producers)
+        return queued_bytes(pids, ports, unacknowledged_bytes)
 
     def unread_bytes(self) -> int:
         """Bytes that the brokers of a testbed have not read yet: on a busy machine, for seconds."""
@@ -182,7 +183,7 @@ class Load:
             return 0
         brokers = [self._cluster.process(number).process for number in self._cluster.broker_ids]
         pids = [process.pid for process in brokers if process is not None]
-        return unsent_bytes(pids, self._cluster.admin.broker_ports(), unread_bytes)
+        return queued_bytes(pids, self._cluster.admin.broker_ports(), unread_bytes)
 
     def drain(self, end_offsets: Mapping[int, int], patience_s: float) -> tuple[int, ...]:
         """Let the readers reach these ends, then stop them and finish all traces.

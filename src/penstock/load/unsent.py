@@ -7,7 +7,7 @@ client closed it. Only when nothing is left here has every message met its fate.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 
 _LISTEN = "0A"  # its queues count connections, not bytes
@@ -15,30 +15,31 @@ _LISTEN = "0A"  # its queues count connections, not bytes
 
 def unacknowledged_bytes(table: str, ports: Collection[int]) -> int:
     """Bytes to these remote ports that TCP has no acknowledgement for, from a `/proc/net/tcp`."""
-    total = 0
-    for line in table.splitlines()[1:]:
-        _, _, remote, state, queues, *_ = line.split()
-        if state != _LISTEN and int(remote.rpartition(":")[2], 16) in ports:
-            total += int(queues.partition(":")[0], 16)
-    return total
+    return sum(out for _, remote, out, _ in _connections(table) if remote in ports)
 
 
 def unread_bytes(table: str, ports: Collection[int]) -> int:
     """Bytes that came to these local ports and that nobody has read, from a `/proc/net/tcp`."""
-    total = 0
+    return sum(into for local, _, _, into in _connections(table) if local in ports)
+
+
+def _connections(table: str) -> Iterator[tuple[int, int, int, int]]:
+    """Local port, remote port, bytes to be acknowledged, bytes to be read."""
     for line in table.splitlines()[1:]:
-        _, local, _, state, queues, *_ = line.split()
-        if state != _LISTEN and int(local.rpartition(":")[2], 16) in ports:
-            total += int(queues.partition(":")[2], 16)
-    return total
+        _, local, remote, state, queues, *_ = line.split()
+        if state != _LISTEN:
+            out, into = queues.split(":")
+            yield _port(local), _port(remote), int(out, 16), int(into, 16)
 
 
-def unsent_bytes(
-    pids: Iterable[int],
-    ports: Collection[int],
-    of_table: Callable[[str, Collection[int]], int] = unacknowledged_bytes,
+def _port(address: str) -> int:
+    return int(address.rpartition(":")[2], 16)
+
+
+def queued_bytes(
+    pids: Iterable[int], ports: Collection[int], of_table: Callable[[str, Collection[int]], int]
 ) -> int:
-    """The same for the hosts (network namespaces) of these processes, as far as they still run."""
+    """The sum over the hosts (network namespaces) of these processes, as far as they still run."""
     total = 0
     hosts: set[int] = set()
     for pid in pids:

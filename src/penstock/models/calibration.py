@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Protocol, TypeVar
+from typing import Annotated
 
 import numpy as np
 from scipy.optimize import lsq_linear, nnls
@@ -35,9 +35,9 @@ from penstock.models.path.predict import (
 )
 from penstock.models.path.simulate import PathTimes
 from penstock.models.path.spec import Floats, Machines
+from penstock.models.workers import LocalWorkers, WorkerFactory, Workers
 
 Say = Callable[[str], object]
-T = TypeVar("T")
 
 LEAST_RUNS = 3
 # At most so many fits with runs left out: of many runs, several are left out at once.
@@ -115,27 +115,6 @@ class LeftOut(Value):
         Mapping[str, Mapping[str, float]],
         Doc("latency → mean, 50, 90, 99 → ln(measured / predicted)"),
     ]
-
-
-class Workers(Protocol):
-    """Has items, and computes something of each of them: here, or on many machines."""
-
-    def each(self, function: Callable[[Any], T], numbers: Sequence[int]) -> list[T]:
-        """The function of the items with these numbers, in their order."""
-
-
-# From items and what is to be made of each before anything is computed.
-WorkerFactory = Callable[[Sequence[Any], Callable[[Any], Any]], Workers]
-
-
-class LocalWorkers:
-    """Computes in this process, one after the other."""
-
-    def __init__(self, items: Sequence[Any], prepare: Callable[[Any], Any]) -> None:
-        self._items = [prepare(item) for item in items]
-
-    def each(self, function: Callable[[Any], T], numbers: Sequence[int]) -> list[T]:
-        return [function(self._items[number]) for number in numbers]
 
 
 @dataclass(frozen=True)

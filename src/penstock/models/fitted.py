@@ -15,11 +15,13 @@ import numpy as np
 from penstock.domain.errors import BadInput
 from penstock.domain.run import RunSpec
 from penstock.domain.value import Doc, Value
-from penstock.models.calibration import LeftOut, LocalWorkers, Say, WorkerFactory, errors, fit
+from penstock.models.calibration import LeftOut, Say, errors, fit
 from penstock.models.observation import Observation, Reading, Sending
 from penstock.models.path.predict import PathModel
+from penstock.models.ranges import beyond
 from penstock.models.reading import FittedReading, can_fit_reading, fit_reading
 from penstock.models.throughput import LEAST_POINTS, FittedInterval, fit_sending
+from penstock.models.workers import LocalWorkers, WorkerFactory
 
 # A file of another format is refused, with its number.
 MODEL_FORMAT = 1
@@ -226,13 +228,9 @@ def outside(run: RunSpec, calibrated: Sequence[RunSpec]) -> tuple[str, ...]:
     found = []
     for what, number in _NUMBERS.items():
         values = [number(one) for one in calibrated]
-        value, low, high = number(run), min(values), max(values)
-        if not low <= value <= high:
-            times = low / value if value < low else value / high
-            seen = f"{low:g}" if low == high else f"{low:g} to {high:g}"
-            found.append(
-                f"{value:g} {what}: {times:.1f} times beyond the {seen} of the calibration"
-            )
+        note = beyond(what, number(run), min(values), max(values), "of the calibration")
+        if note is not None:
+            found.append(note)
     for what, kind in _KINDS.items():
         kinds = sorted({kind(one) for one in calibrated})
         if kind(run) not in kinds:

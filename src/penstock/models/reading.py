@@ -30,6 +30,7 @@ from penstock.domain.run import RunSpec
 from penstock.domain.value import Bound, Doc, Value
 from penstock.models.observation import Reading
 from penstock.models.path.from_run import KEY_BYTES, number
+from penstock.models.ranges import beyond
 from penstock.models.record_batch import batch_bytes, record_bytes
 from penstock.models.storage import leaders
 
@@ -139,15 +140,11 @@ def most_read(fitted: FittedReading, run: RunSpec, messages_per_batch: float) ->
 
 
 def _outside(fitted: FittedReading, run: RunSpec) -> tuple[str, ...]:
-    found = []
-    for what, value, (low, high) in (
-        ("bytes per message", run.workload.payload.mean_bytes, fitted.message_bytes),
-        ("partitions", run.topic.partitions, fitted.partitions),
-    ):
-        if not low <= value <= high:
-            times = low / value if value < low else value / high
-            found.append(
-                f"{value:g} {what}: {times:.1f} times beyond the {low:g} to {high:g} that "
-                "consumers were measured with"
-            )
-    return tuple(found)
+    measured = "that consumers were measured with"
+    notes = (
+        beyond(
+            "bytes per message", run.workload.payload.mean_bytes, *fitted.message_bytes, measured
+        ),
+        beyond("partitions", run.topic.partitions, *fitted.partitions, measured),
+    )
+    return tuple(note for note in notes if note is not None)

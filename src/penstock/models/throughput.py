@@ -35,6 +35,7 @@ from penstock.domain.value import Bound, Doc, Value
 from penstock.models.observation import Sending
 from penstock.models.path.from_run import KEY_BYTES, client_spec
 from penstock.models.path.spec import ClientName
+from penstock.models.ranges import beyond
 from penstock.models.record_batch import batch_bytes, record_bytes
 from penstock.models.requests import produce_request_bytes
 from penstock.models.storage import leaders
@@ -77,9 +78,8 @@ class FittedInterval(Value):
             ("bytes per request", size_bytes, self.sizes_bytes),
             ("partitions", float(partitions), self.partitions),
         ):
-            if not low <= value <= high:
-                times = low / value if value < low else value / high
-                return f"{value:g} {what}: {times:.1f} times beyond the {low:g} to {high:g} fitted"
+            if (note := beyond(what, value, low, high, "fitted")) is not None:
+                return note
         return None
 
 

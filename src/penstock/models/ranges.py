@@ -1,0 +1,13 @@
+"""Whether a value lies within what was measured, and by how much it does not. Pure."""
+
+from __future__ import annotations
+
+
+def beyond(what: str, value: float, low: float, high: float, measured: str) -> str | None:
+    """A sentence that names the value and how far it is out; None if it is within. `measured` says
+    what the range is of."""
+    if low <= value <= high:
+        return None
+    times = low / value if value < low else value / high
+    span = f"{low:g}" if low == high else f"{low:g} to {high:g}"
+    return f"{value:g} {what}: {times:.1f} times beyond the {span} {measured}"
