@@ -9,7 +9,8 @@ the noise of a setting is the same between its repeats. Load levels are by the C
 used: light below 40 %, medium below 65 %, heavy up to 85 %. A setting whose repeats differ by more
 than 20 % is measured once more for three times as long; if they still do, it is not judged.
 
-The document's rule (three stages) gets the calibration runs, too.
+The document's rule (three stages) gets the calibration runs, too. Runs, model and predictions stay in
+bench/out/models.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import random
 import re
-import tempfile
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -53,6 +54,10 @@ from penstock.stats.histogram import Histogram
 from penstock.testbed.cluster import Cluster
 
 QUICK_RUNS = 5
+# In full, what differs from run to run averages out of the calibration.
+REPEATS = 2
+# The runs, the model and the predictions of the last time stay here.
+OUT = Path("bench") / "out" / "models"
 _TESTBED = "bench-models"
 _JAVA = re.compile(
     r"([\d.]+) ms avg latency.*?([\d.]+) ms 50th, ([\d.]+) ms 95th, ([\d.]+) ms 99th", re.S
@@ -60,21 +65,16 @@ _JAVA = re.compile(
 
 
 def measure(quick: bool, say: Callable[[str], None]) -> tuple[dict[str, Any], list[Row]]:
-    with tempfile.TemporaryDirectory() as scratch:
-        return _measure(quick, say, Path(scratch))
-
-
-def _measure(
-    quick: bool, say: Callable[[str], None], scratch: Path
-) -> tuple[dict[str, Any], list[Row]]:
+    shutil.rmtree(OUT, ignore_errors=True)
     start_testbed(CLUSTER, name=_TESTBED, on_progress=say)
     try:
         calibrated = calibrate(
             testbed=_TESTBED,
-            model=scratch / "model.json",
+            model=OUT / "model.json",
             most_runs=QUICK_RUNS if quick else None,
+            repeats=1 if quick else REPEATS,
             throughput=not quick,
-            out=scratch / "calibration",
+            out=OUT / "calibration",
             on_progress=say,
         )
         model = calibrated.fit.model
@@ -85,21 +85,21 @@ def _measure(
         forecasts = {
             cell.name: forecast(model, cell.scenario, client=cell.client) for cell in chosen
         }
-        written = Path("bench") / "out" / "models-predictions.json"
+        written = OUT / "predictions.json"
         digest = _write(written, forecasts)
         say(f"predictions written: {written}, SHA-256 {digest}")
         full_runs = [] if quick else full_cells()
         most = {run.name: forecast(model, run).most for run in full_runs}
         plan = [cell for cell in chosen if cell.is_repeated or not quick] + chosen
         random.Random(1).shuffle(plan)
-        found = _all(plan, scratch / "runs", say)
+        found = _all(plan, OUT / "runs", say)
         if not quick:
             again = [cell for cell in chosen if noise(found[cell.name], "mean") > NOISY]
             longer = [_longer(cell) for cell in again]
-            for name, more in _all(longer, scratch / "again", say).items():
+            for name, more in _all(longer, OUT / "again", say).items():
                 found[name] += more
-        above = _full(full_runs, most, scratch / "full", say)
-        read = [] if model.reading is None else _reading(model.reading, scratch / "read", say)
+        above = _full(full_runs, most, OUT / "full", say)
+        read = [] if model.reading is None else _reading(model.reading, OUT / "read", say)
     finally:
         remove_testbed(_TESTBED)
     return results(chosen, forecasts, found, model, digest, quick, above, read)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from penstock.domain.arrivals import PoissonArrivals
@@ -12,9 +13,17 @@ from penstock.domain.network.delay_constant import ConstantDelay
 from penstock.domain.run import RunSpec
 from penstock.domain.settings import ProducerSettings
 from penstock.domain.workload import Payload, Workload
+from penstock.models.calibration import LeftOut
+from penstock.models.fitted import FittedModel
 from penstock.models.observation import BrokerWork, MeasuredLatency, Observation
 from penstock.models.path.physics import Physics
-from penstock.models.path.predict import PathModel, Prediction, predict
+from penstock.models.path.predict import (
+    LatencyScatter,
+    PathModel,
+    Prediction,
+    Scatter,
+    predict,
+)
 
 # Of a request, whatever its class: of it, two thirds to handle it, the rest to answer.
 REQUEST_S = 3e-4
@@ -91,3 +100,21 @@ def observed(spec: RunSpec, model: PathModel = MODEL) -> Observation:
         versions={"kafka": "4.3.1", "librdkafka": "2.16.0"},
         machine={"cores": 2, "memory_mb": 24_000, "processor": "made up"},
     )
+
+
+# Three runs of it, and a model that was fitted to them.
+RUNS = tuple(
+    observed(run_spec(rate, acks=acks, linger_ms=linger))
+    for rate, acks, linger in ((100, "all", 0), (300, "1", 0), (2_000, "all", 5))
+)
+SCATTER = LatencyScatter(
+    body=Scatter(machine=0.1, settings=0.01), tail=Scatter(machine=0.2, settings=0.02)
+)
+FITTED = FittedModel(
+    made_at="2026-11-18T10:00:00+00:00",
+    path=replace(MODEL, scatter={"produce": SCATTER, "commit": SCATTER, "end_to_end": SCATTER}),
+    observations=RUNS,
+    left_out=tuple(
+        LeftOut(run=one.run, errors={"end_to_end": {"mean": 0.1, "99": -0.2}}) for one in RUNS
+    ),
+)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from made_up_machine import MODEL, observed, run_spec
+from made_up_machine import FITTED, MODEL, RUNS, observed, run_spec
 from penstock import specs
 from penstock.api.models import new_model, read_model
 from penstock.api.prediction import axis, forecast, predict, values_of
@@ -22,38 +22,19 @@ from penstock.domain.errors import BadInput
 from penstock.domain.metrics import Estimate
 from penstock.domain.scenario import Scenario
 from penstock.models import calibration
-from penstock.models.calibration import LeftOut
-from penstock.models.fitted import FittedModel, blind, check_alike, fit_model, outside, summary
+from penstock.models.fitted import blind, check_alike, fit_model, outside, summary
 from penstock.models.forecast import judge
 from penstock.models.observation import Sending
 from penstock.models.other_traffic import OtherTraffic
 from penstock.models.path.predict import (
     CURVE_SHARES,
-    LatencyScatter,
     PredictedLatency,
     Prediction,
     Saturated,
-    Scatter,
 )
 from penstock.models.throughput import FittedInterval, Interval
 from penstock.report import forecast_page, forecasts
 from penstock.testbed.faults.kill import Kill
-
-RUNS = tuple(
-    observed(run_spec(rate, acks=acks, linger_ms=linger))
-    for rate, acks, linger in ((100, "all", 0), (300, "1", 0), (2_000, "all", 5))
-)
-SCATTER = LatencyScatter(
-    body=Scatter(machine=0.1, settings=0.01), tail=Scatter(machine=0.2, settings=0.02)
-)
-FITTED = FittedModel(
-    made_at="2026-11-18T10:00:00+00:00",
-    path=replace(MODEL, scatter={"produce": SCATTER, "commit": SCATTER, "end_to_end": SCATTER}),
-    observations=RUNS,
-    left_out=tuple(
-        LeftOut(run=one.run, errors={"end_to_end": {"mean": 0.1, "99": -0.2}}) for one in RUNS
-    ),
-)
 
 
 @pytest.fixture

@@ -62,6 +62,13 @@ def test_a_limit_needs_a_warm_up() -> None:
         penstock.start_testbed(warm_limit_s=5)
 
 
+def test_a_limited_rate_keeps_no_testbed_warm(tmp_path: Path) -> None:
+    file = tmp_path / "scenario.yaml"
+    file.write_text(SCENARIO + "cluster_warm_up: {rate_per_s: 100}\n")
+    with pytest.raises(penstock.BadInput, match="limits its warm-up to 100 messages/s"):
+        penstock.start_testbed(file, warm=True)
+
+
 def test_a_testbed_that_does_not_run_is_not_there() -> None:
     for refused in (penstock.attach_testbed, penstock.remove_testbed):
         with pytest.raises(penstock.TestbedError, match="no testbed 'nobody-has-this-name'"):

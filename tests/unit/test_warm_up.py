@@ -11,7 +11,7 @@ from penstock import specs
 from penstock.domain.errors import BadInput
 from penstock.domain.run import RunSpec
 from penstock.domain.warm_up import RequestKind, WarmUp, WarmUpLimits
-from penstock.load.plan import WARM_UP_MARGIN_S, plan_of
+from penstock.load.plan import FIRST_LOOK_S, WARM_UP_MARGIN_S, plan_of
 from penstock.runs import warm_up
 from penstock.runs.warm_up import kind_of
 from penstock.stats.flatness import WINDOW, Interval
@@ -90,6 +90,12 @@ def test_only_an_extensible_load_waits_for_warmth() -> None:
     # A user who wants five minutes gets them.
     patient = plan_of(spec(warm_up_s=300))
     assert patient.longest_warm_up_s == 300 + WARM_UP_MARGIN_S
+
+
+@pytest.mark.parametrize("warm_up_s", [0, 0.4, 1, 5])
+def test_the_first_look_at_the_brokers_comes_before_the_measured_time(warm_up_s: float) -> None:
+    plan = plan_of(spec(cluster_warm_up={"limit_s": 0}, warm_up_s=warm_up_s))
+    assert plan.ahead_s + warm_up_s >= FIRST_LOOK_S + 0.5
 
 
 class FakeLoad:

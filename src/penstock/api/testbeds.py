@@ -85,6 +85,14 @@ def start(
     to_warm = dict(kinds or {usual: WarmUpLimits()}) if warm else {}
     if warm_limit_s is not None:
         to_warm = {k: replace(limits, limit_s=warm_limit_s) for k, limits in to_warm.items()}
+    for limits in to_warm.values():
+        if limits.rate_per_s is not None:
+            raise BadInput(
+                f"cluster_warm_up.rate_per_s: the scenario limits its warm-up to "
+                f"{limits.rate_per_s:,g} messages/s, and brokers warmed up at a limited rate are "
+                "not kept as warm",
+                "remove rate_per_s, or start the testbed without a warm-up: each run does its own",
+            )
     toolchain = find_toolchain(os.environ, on_progress=on_progress)
     cluster = Cluster(spec, toolchain=toolchain, name=name, on_progress=on_progress)
     began_s = time.monotonic()

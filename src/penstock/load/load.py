@@ -41,8 +41,6 @@ from penstock.load.unsent import queued_bytes, unacknowledged_bytes, unread_byte
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.network import namespaces
 
-# From the order to start until the first message may be due: time for every process to get it.
-_AHEAD_NS = 500_000_000
 _START_S = 60.0
 # A schedule is made at a million messages per second, and on a busy machine.
 _SLOWEST_PER_S = 200_000
@@ -112,7 +110,7 @@ class Load:
 
     def start(self) -> None:
         """Start every process; returns when all are connected and have their partitions, with the
-        beginning of the load fixed half a second ahead."""
+        beginning of the load fixed a moment ahead."""
         self._say("starting producers and consumers")
         self._directory.mkdir(parents=True, exist_ok=True)
         plan = self._plan
@@ -132,7 +130,7 @@ class Load:
             lambda: self._silent("ready", "did not become ready"),
         )
         self._await_group()
-        self.begins_ns = monotonic_ns() + _AHEAD_NS
+        self.begins_ns = monotonic_ns() + round(plan.ahead_s * 1e9)
         # At the latest; `measure` may put it earlier.
         self.measured_to_ns = self.begins_ns + round(plan.length_s * 1e9)
         self.measured_from_ns = self.measured_to_ns - round(plan.workload.duration_s * 1e9)

@@ -25,6 +25,10 @@ _WARM_UP_MESSAGES = 3_000_000
 _TEST_S = 8.0
 # From the last look at the limit until the measured time begins, with room to spare.
 WARM_UP_MARGIN_S = 5.0
+# Before a measured time that is fixed: for the first look at the brokers.
+FIRST_LOOK_S = 1.0
+# From the order to start until the first message may be due: time for every process to get it.
+_AHEAD_S = 0.5
 # Of the content, before anything starts: enough to find one that does not work.
 _TRIED_BYTES = 100_000
 # What a run decides itself, with the reason.
@@ -53,6 +57,14 @@ class LoadPlan:
     @property
     def waits_for_warmth(self) -> bool:
         return self.longest_warm_up_s > self.warm_up_s
+
+    @property
+    def ahead_s(self) -> float:
+        """From the order to start until the first message is due. A fixed measured time that comes
+        soon after leaves no room for the first look at the brokers, so that comes before."""
+        if self.waits_for_warmth:
+            return _AHEAD_S
+        return _AHEAD_S + max(0.0, FIRST_LOOK_S - self.warm_up_s)
 
     @property
     def length_s(self) -> float:

@@ -22,7 +22,7 @@ from penstock.domain.run import RunSpec
 from penstock.domain.warm_up import ClusterState, RequestKind, WarmUp, WarmUpLimits
 from penstock.kafka.connection import KafkaCluster
 from penstock.load.load import Load
-from penstock.load.plan import WARM_UP_MARGIN_S
+from penstock.load.plan import FIRST_LOOK_S, WARM_UP_MARGIN_S
 from penstock.runs.warm_up_load import RunLoad, SaturatingLoad, without_conditions
 from penstock.specs.files import write_file
 from penstock.stats import flatness
@@ -33,8 +33,6 @@ _WARM_FOR = "warm-for.json"
 # Of the run's own load; so a cluster that is warm already is known to be after five seconds.
 _RUN_INTERVAL_S = 0.5
 _SECOND_STEP_S = 10.0
-# Before a measured time that is fixed: long enough for a look at the brokers.
-_LOOKS_NS = 1_000_000_000
 # librdkafka's default.
 _LINGER_MS, _BATCH_MESSAGES, _BATCH_BYTES = 5.0, 10_000, 1_000_000
 
@@ -110,7 +108,7 @@ def warm_up_run(
     limits, kind = spec.cluster_warm_up, kind_of(spec)
     if not load.waits_for_warmth:
         on_progress(f"warming up for {spec.warm_up_s:g} s")
-        load.wait(until_ns=load.measured_from_ns - _LOOKS_NS)
+        load.wait(until_ns=load.measured_from_ns - round(FIRST_LOOK_S * 1e9))
         if before is not None or limits.limit_s:
             return before
         return _unwarmed(cluster, kind)
