@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
-from scipy.optimize import lsq_linear, nnls
+from scipy.optimize import nnls
 
 from penstock.domain.broker_view import RequestClass
 from penstock.domain.errors import BadInput
@@ -36,6 +36,7 @@ from penstock.models.path.predict import (
 from penstock.models.path.simulate import PathTimes
 from penstock.models.path.spec import Floats, Machines
 from penstock.models.workers import LocalWorkers, WorkerFactory, Workers
+from penstock.stats.noisy_fit import least_squares
 
 Say = Callable[[str], object]
 
@@ -48,16 +49,12 @@ _ERRORS: Mapping[float | None, float] = {None: 0.05, 50.0: 0.05, 90.0: 0.08, 99.
 # Append times are whole milliseconds: of the time from append to visible only the mean is used.
 _MEAN_ONLY = {"commit"}
 _CPU_ERROR = 0.1
-# Beyond so many of these errors a deviation counts less than squared: one run that the model cannot
-# explain must not spoil the rest.
-_OUTLIER = 3.0
 # A message that is not received within the simulated time was this late.
 _NEVER_MS = 60_000.0
 _MESSAGES = 6_000
 _SEED = 1
-# Rounds of a fit: how far it looks, as a standard deviation of logarithms; points per parameter.
+# Rounds of a fit: how far it looks, as a standard deviation of logarithms.
 _RADII, _RADII_AGAIN = (0.6, 0.4, 0.3, 0.2, 0.15, 0.1), (0.3, 0.15)
-_POINTS = 3
 # How far parameters are from the usual: a standard deviation of logarithms.
 _USUAL = 1.5
 # Of the CPU of a request before its answer is out: to handle it, the rest to answer.
@@ -265,53 +262,23 @@ class _Fitting:
         )
 
     def best(self, runs: Sequence[int], begin: Floats | None, radii: Sequence[float]) -> Floats:
-        """The logarithms of the free parameters that explain the runs best.
-
-        Gauss and Newton's method for noisy functions: in each round the residuals of random points
-        around the best one so far are described by a plane, whose minimum is tried; rounds get
-        narrower. A plane through many points averages the noise of simulations, which differences of
-        two do not.
-        """
+        """The logarithms of the free parameters that explain the runs best."""
         free = _FREE if self._sees_brokers else (*_FREE, *_UNSEEN)
         known = self.counted(runs)
-        low, high = (np.log([getattr(one, side) for one in free]) for side in ("low", "high"))
         usual = np.log([one.start for one in free])
-        rng = np.random.default_rng(_SEED)
 
         def residuals(points: Sequence[Floats]) -> Floats:
-            """A row for each point."""
             found = self._residuals(runs, [_physics(known, logs) for logs in points])
             # What the runs do not say stays as usual.
             return np.hstack([found, (np.asarray(points) - usual) / _USUAL])
 
-        best = usual if begin is None else begin
-        least = _huber(residuals([best])[0])
-        for radius in radii:
-            points = best + radius * rng.standard_normal((_POINTS * best.size, best.size))
-            points = np.clip(points, low, high)
-            values = residuals(list(points))
-            sums = [_huber(value) for value in values]
-            middle = points.mean(axis=0)
-            design = np.column_stack([np.ones(len(points)), points - middle])
-            plane, *_ = np.linalg.lstsq(design, values, rcond=None)
-            here, slopes = plane[0], plane[1:].T
-            # Large deviations count as if they were smaller: Huber's weights.
-            weights = np.sqrt(np.minimum(1.0, _OUTLIER / np.maximum(np.abs(here), 1e-9)))
-            step = lsq_linear(
-                slopes * weights[:, None],
-                -here * weights,
-                bounds=(
-                    np.maximum(low, best - 2 * radius) - middle - 1e-12,
-                    np.minimum(high, best + 2 * radius) - middle + 1e-12,
-                ),
-            ).x
-            candidates = list(zip(sums, points, strict=True))
-            found = np.clip(middle + step, low, high)
-            candidates.append((_huber(residuals([found])[0]), found))
-            cost, point = min(candidates, key=lambda one: one[0])
-            if cost < least:
-                least, best = cost, point
-        return np.asarray(best)
+        return least_squares(
+            residuals,
+            usual if begin is None else begin,
+            low=np.log([one.low for one in free]),
+            high=np.log([one.high for one in free]),
+            radii=radii,
+        )
 
     @property
     def _sees_brokers(self) -> bool:
@@ -325,13 +292,6 @@ class _Fitting:
             return np.array([_residuals(run, physics, machines) for physics in every])
 
         return np.hstack(self.workers.each(of_run, list(runs)))
-
-
-def _huber(residuals: Floats) -> float:
-    """The sum of squares, of which large ones count less."""
-    sizes = np.abs(residuals)
-    large = _OUTLIER * (sizes - _OUTLIER / 2)
-    return float(np.where(sizes <= _OUTLIER, sizes**2 / 2, large).sum())
 
 
 def _residuals(run: _Run, physics: Physics, machines: Machines) -> Floats:
