@@ -22,10 +22,11 @@ from confluent_kafka import Producer
 import harness
 from harness import Figure, Row, warmed
 from penstock.domain.cluster import ClusterSpec, TopicSpec
-from penstock.domain.errors import MissingPart
+from penstock.domain.errors import MissingPart, TestbedError
 from penstock.domain.network import Link, LinkCondition, NetworkSpec
 from penstock.domain.network.delay_constant import ConstantDelay
 from penstock.domain.network.loss_bernoulli import BernoulliLoss
+from penstock.domain.warm_up import RequestKind
 from penstock.load.paced_producer import PacedProducer
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.network.hosts import Network
@@ -34,6 +35,8 @@ from penstock.testbed.observe import observe
 from penstock.testbed.toolchain import Toolchain, find_toolchain
 
 SRC, DST = "producer-1", "consumer-1"
+# As fast as it can, librdkafka fills its batches.
+SATURATING = RequestKind(message_bytes=1000, messages_per_request=500)
 Say = Callable[[str], None]
 
 
@@ -183,7 +186,7 @@ def _busy(cluster: Cluster) -> Iterator[None]:
 
 def _cost_of_watching(cluster: Cluster, pairs: int, say: Say) -> dict[str, Any]:
     """What a look at all three brokers costs, and what once a second does to a busy cluster."""
-    cluster.create_topic(TopicSpec(name="watched", partitions=6, replication=3))
+    warmed(cluster, say, SATURATING)
     say("cost of watching")
     looks = 100
     for _ in range(looks):  # until Java has compiled what answers
@@ -218,7 +221,17 @@ def _cpu_s(cluster: Cluster) -> float:
 
 
 def _throughput(cluster: Cluster, looking: bool, seconds: float = 3.0) -> float:
-    """Messages/s that one producer gets acknowledged as fast as it can, acks=all."""
+    """Messages/s that one producer gets acknowledged as fast as it can, acks=all.
+
+    To a topic of its own, whose files go at once: a turn writes gigabytes.
+    """
+    topic = TopicSpec(
+        name=f"watched-{secrets.token_hex(4)}",
+        partitions=6,
+        replication=3,
+        config={"file.delete.delay.ms": 0},
+    )
+    cluster.create_topic(topic)
     with cluster.inside("producer-1"):
         producer = Producer(
             {**cluster.client_config, "linger.ms": 5, "acks": "all", "log_level": 0}
@@ -236,12 +249,15 @@ def _throughput(cluster: Cluster, looking: bool, seconds: float = 3.0) -> float:
             threading.Thread(target=observe, args=(cluster,)).start()
         try:
             for _ in range(100):
-                producer.produce("watched", payload, on_delivery=answered)
+                producer.produce(topic.name, payload, on_delivery=answered)
         except BufferError:
             producer.poll(0.01)
         producer.poll(0)
     rate = acknowledged / (time.monotonic() - began)
     producer.flush(30)
+    cluster.admin.delete_topic(topic.name)
+    if not acknowledged:
+        raise TestbedError(f"{topic.name}: the brokers acknowledged nothing in {seconds:g} s")
     return rate
 
 
