@@ -19,7 +19,7 @@ LOW, HIGH = np.full(3, -2.0), np.full(3, 2.0)
 
 def curve(point: Floats) -> Floats:
     a, b, c = point
-    return np.exp(a) * AT + b * AT**2 + c
+    return np.asarray(np.exp(a) * AT + b * AT**2 + c)
 
 
 def made(noise: float, outlier: float = 0.0) -> Floats:

@@ -5,18 +5,28 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.domain.client import ClientProperties
 from penstock.domain.cluster import ROUTER, TopicSpec
 from penstock.domain.errors import TestbedError
 from penstock.kafka.admin import Admin
 
+if TYPE_CHECKING:
+    from psutil import Process
+
 
 class KafkaCluster(ABC):
-    """What every cluster offers, a testbed or not. Only a testbed has faults and networks."""
+    """What every cluster offers, a testbed or not. Only a testbed has faults and networks; what it
+    does for the processes of a run, other clusters do by doing nothing."""
 
-    _admin: Admin | None = None
+    # It goes away as a whole, so topics and groups may stay on it.
+    is_temporary = False
+
+    def __init__(self) -> None:
+        # The processes that a run has put on this cluster, by name, for faults that strike them.
+        self.clients: dict[str, Process] = {}
+        self._admin: Admin | None = None
 
     @property
     @abstractmethod
@@ -26,6 +36,32 @@ class KafkaCluster(ABC):
     def inside(self, host: str = ROUTER) -> AbstractContextManager[None]:
         """Clients made in this context live on `host`, where a cluster has hosts."""
         return nullcontext()
+
+    # --- processes of a run ---------------------------------------------------------------------
+
+    def client_command(self, role: str, number: int, argv: list[str]) -> list[str]:
+        """The command line that runs a producer, consumer or watcher on the host it belongs to."""
+        return argv
+
+    @property
+    def client_environment(self) -> dict[str, str]:
+        """What every process of a run must have in its environment."""
+        return {}
+
+    # --- brokers ----------------------------------------------------------------------------------
+
+    @property
+    def broker_pids(self) -> tuple[int, ...]:
+        """Of those that run on this machine."""
+        return ()
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Of the software that the brokers run, where that is known."""
+        return {}
+
+    def check_alive(self) -> None:  # noqa: B027 (there is nothing to see on most clusters)
+        """Raise if a broker has died by itself, where that can be seen."""
 
     @property
     def admin(self) -> Admin:
@@ -48,6 +84,7 @@ class ExistingCluster(KafkaCluster):
     """
 
     def __init__(self, bootstrap_servers: str, properties: ClientProperties | None = None) -> None:
+        super().__init__()
         values: Mapping[str, str] = properties.values if properties else {}
         self._config = {**values, "bootstrap.servers": bootstrap_servers}
 

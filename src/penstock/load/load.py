@@ -29,7 +29,6 @@ from typing import Any, Self
 import psutil
 
 from penstock import specs
-from penstock.domain.cluster import ROUTER
 from penstock.domain.errors import TestbedError
 from penstock.domain.progress import Progress, silent
 from penstock.domain.run import ConsumerReport, ProducerReport
@@ -38,8 +37,6 @@ from penstock.load.client_process import Worker
 from penstock.load.plan import LoadPlan
 from penstock.load.scheduled_producer import GRACE_S
 from penstock.load.unsent import queued_bytes, unacknowledged_bytes, unread_bytes
-from penstock.testbed.cluster import Cluster
-from penstock.testbed.network import namespaces
 
 _START_S = 60.0
 # A schedule is made at a million messages per second, and on a busy machine.
@@ -101,11 +98,9 @@ class Load:
         until = time.monotonic() + _END_S
         for worker in self._workers:
             worker.end(max(0.0, until - time.monotonic()))
-        if isinstance(self._cluster, Cluster):
-            for name in self.clients:
-                self._cluster.clients.pop(name, None)
-        elif self._consumers:
-            # Leave nothing behind on the user's own cluster.
+        for name in self.clients:
+            self._cluster.clients.pop(name, None)
+        if self._consumers and not self._cluster.is_temporary:
             self._cluster.admin.delete_group(self._group)
 
     def start(self) -> None:
@@ -120,8 +115,7 @@ class Load:
             self._producers.append(self._start_producer(number))
         if plan.watch_visibility:
             self._watchers.append(self._start_reader("watcher", 0))
-        if isinstance(self._cluster, Cluster):
-            self._cluster.clients.update(self.clients)
+        self._cluster.clients.update(self.clients)
         messages = plan.workload.arrivals.mean_per_s * plan.length_s * plan.workload.producers
         timeout_s = _START_S + messages / _SLOWEST_PER_S
         self._await(
@@ -177,10 +171,8 @@ class Load:
 
     def unread_bytes(self) -> int:
         """Bytes that the brokers of a testbed have not read yet: on a busy machine, for seconds."""
-        if not isinstance(self._cluster, Cluster):
+        if not (pids := self._cluster.broker_pids):
             return 0
-        brokers = [self._cluster.process(number).process for number in self._cluster.broker_ids]
-        pids = [process.pid for process in brokers if process is not None]
         return queued_bytes(pids, self._cluster.admin.broker_ports(), unread_bytes)
 
     def drain(self, end_offsets: Mapping[int, int], patience_s: float) -> tuple[int, ...]:
@@ -283,11 +275,9 @@ class Load:
             # numpy would start a thread per processor, which nothing here uses.
             "OPENBLAS_NUM_THREADS": "1",
             "OMP_NUM_THREADS": "1",
+            **self._cluster.client_environment,
         }
-        if isinstance(self._cluster, Cluster):
-            # The mark: whatever happens to us, the testbed's janitor finds it.
-            environment |= self._cluster.lease.environment
-            command = _on_host(self._cluster, job["role"], job["number"], command)
+        command = self._cluster.client_command(job["role"], job["number"], command)
         log = self._directory / "logs" / f"{name}.stderr"
         return Worker(name, command, environment, job, log, self._changed)
 
@@ -365,18 +355,6 @@ class Load:
     def _sum(self, name: str) -> float:
         workers = self._consumers if name == "received" else self._producers
         return float(sum((w.said("progress") or {}).get(name, 0) for w in workers))
-
-
-def _on_host(cluster: Cluster, role: str, number: int, command: list[str]) -> list[str]:
-    """The command on the host where such a process belongs; hosts are used in turn."""
-    if cluster.network is None:
-        return command
-    if role == "watcher":
-        # Beside the brokers: the router reaches them without any condition.
-        return namespaces.command(cluster.lease.namespace(ROUTER), command)
-    names = cluster.network.names
-    hosts = names.producers if role == "producer" else names.consumers
-    return cluster.command_on(hosts[number % len(hosts)], command)
 
 
 def _report(worker: Worker) -> Any:

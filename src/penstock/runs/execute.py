@@ -158,9 +158,8 @@ def _run(
                     )
                     stack.enter_context(injector)
                 load.wait()
-        if isinstance(cluster, Cluster):
-            # What a broker's own death costs is not the settings' doing.
-            cluster.check_alive()
+        # What a broker's own death costs is not the settings' doing.
+        cluster.check_alive()
         say("draining consumers")
         settled = settled_ends(
             cluster,
@@ -203,17 +202,14 @@ def anchor() -> ClockAnchor:
 
 def versions(cluster: KafkaCluster | None) -> dict[str, str]:
     """The versions that must be equal to repeat a run."""
-    numbers = {
+    return {
         "penstock": __version__,
         "librdkafka": confluent_kafka.libversion()[0],
         "confluent-kafka": version("confluent-kafka"),
         "python": platform.python_version(),
         "kernel": platform.release(),
+        **(cluster.versions if cluster is not None else {}),
     }
-    if isinstance(cluster, Cluster):
-        jar = next(j.stem for j in cluster.toolchain.kafka_jars if j.name.startswith("kafka_2"))
-        numbers |= {"kafka": jar.rpartition("-")[2], "java": cluster.toolchain.java.version_text}
-    return numbers
 
 
 def machine() -> dict[str, str | int | float]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from penstock.domain.cluster import TopicSpec
 from penstock.domain.errors import BadInput, PenstockError, TestbedError
-from penstock.kafka.connection import ExistingCluster, KafkaCluster
+from penstock.kafka.connection import KafkaCluster
 from penstock.kafka.waiting import wait_until
 
 log = logging.getLogger(__name__)
@@ -104,5 +104,5 @@ def _remove(cluster: KafkaCluster, topic: str) -> None:
         )
     except TestbedError as error:
         # A testbed with a dead broker ends soon; a cluster of the user's own keeps the topic.
-        if isinstance(cluster, ExistingCluster):
+        if not cluster.is_temporary:
             log.warning("topic %s stays on the cluster, delete it: %s", topic, error.message)

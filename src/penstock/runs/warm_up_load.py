@@ -174,7 +174,7 @@ class _Round:
                 ]
                 member, watcher = self._consumer(), self._consumer()
             stack.callback(self._close_producers)
-            if not isinstance(self._cluster, Cluster):
+            if not self._cluster.is_temporary:
                 stack.callback(self._cluster.admin.delete_group, self._topic)
             # One of a group, which commits as those of a run do, and one that watches.
             member.subscribe([self._topic])
@@ -294,14 +294,14 @@ class RunLoad:
 def throw_away_topic(cluster: KafkaCluster, topic: TopicSpec) -> Iterator[None]:
     """A topic that is deleted in the end. On a testbed its files are gone at once, or they would
     be written and deleted while the run is measured."""
-    if isinstance(cluster, Cluster):
+    if cluster.is_temporary:
         topic = replace(topic, config={**topic.config, "file.delete.delay.ms": 0})
     try:
         cluster.create_topic(topic)
         yield
     finally:
         # A testbed goes away as a whole; on a cluster of the user's own nothing may stay unnoticed.
-        with suppress(TestbedError) if isinstance(cluster, Cluster) else nullcontext():
+        with suppress(TestbedError) if cluster.is_temporary else nullcontext():
             cluster.admin.delete_topic(topic.name)
 
 

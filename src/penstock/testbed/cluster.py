@@ -12,8 +12,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
-import psutil
-
 from penstock import specs
 from penstock.domain.cluster import ROUTER, ClusterSpec, TopicSpec
 from penstock.domain.errors import BadInput, TestbedError
@@ -27,6 +25,7 @@ from penstock.testbed import janitor, lease, nodes, provisioning, security
 from penstock.testbed.kafka import HOSTS_FILE, broker_command
 from penstock.testbed.lease import Lease
 from penstock.testbed.machine import listens
+from penstock.testbed.network import namespaces
 from penstock.testbed.network.hosts import Network
 from penstock.testbed.nodes import Node, SecurityFiles
 from penstock.testbed.process import NodeProcess
@@ -42,6 +41,8 @@ class Cluster(KafkaCluster):
     ends, unless it was detached for later commands to attach to.
     """
 
+    is_temporary = True
+
     def __init__(
         self,
         spec: ClusterSpec | None = None,
@@ -50,12 +51,11 @@ class Cluster(KafkaCluster):
         name: str | None = None,
         on_progress: Progress = silent,
     ) -> None:
+        super().__init__()
         self.spec = spec or ClusterSpec()
         self.toolchain = toolchain or find_toolchain(os.environ)
         self.nodes: tuple[Node, ...] = ()
         self.network: Network | None = None
-        # The processes that a run has put on this cluster, by name, for faults that strike them.
-        self.clients: dict[str, psutil.Process] = {}
         self._name = name
         self._say = on_progress
         self._lease: Lease | None = None
@@ -167,6 +167,23 @@ class Cluster(KafkaCluster):
         """The command line that runs `argv` on `host`."""
         return self.network.command(host, argv) if self.network is not None else argv
 
+    # --- processes of a run ---------------------------------------------------------------------
+
+    def client_command(self, role: str, number: int, argv: list[str]) -> list[str]:
+        if self.network is None:
+            return argv
+        if role == "watcher":
+            # Beside the brokers: the router reaches them without any condition.
+            return namespaces.command(self.lease.namespace(ROUTER), argv)
+        names = self.network.names
+        hosts = names.producers if role == "producer" else names.consumers
+        return self.command_on(hosts[number % len(hosts)], argv)
+
+    @property
+    def client_environment(self) -> dict[str, str]:
+        # The mark: whatever happens to us, the testbed's janitor finds it.
+        return self.lease.environment
+
     # --- one broker ---------------------------------------------------------------------------
 
     @property
@@ -193,6 +210,16 @@ class Cluster(KafkaCluster):
     @property
     def broker_ids(self) -> tuple[int, ...]:
         return tuple(n.id for n in self.nodes if n.is_broker)
+
+    @property
+    def broker_pids(self) -> tuple[int, ...]:
+        processes = (self.process(number).process for number in self.broker_ids)
+        return tuple(process.pid for process in processes if process is not None)
+
+    @property
+    def versions(self) -> dict[str, str]:
+        jar = next(j.stem for j in self.toolchain.kafka_jars if j.name.startswith("kafka_2"))
+        return {"kafka": jar.rpartition("-")[2], "java": self.toolchain.java.version_text}
 
     def node(self, node_id: int) -> Node:
         return self.process(node_id).node

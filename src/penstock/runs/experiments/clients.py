@@ -16,7 +16,6 @@ import psutil
 from penstock.domain.errors import TestbedError
 from penstock.kafka.connection import KafkaCluster
 from penstock.load.client_process import Worker
-from penstock.testbed.cluster import Cluster
 
 # The reports of the processes of a measurement, kept beside the result.
 REPORTS = "reports.json"
@@ -35,15 +34,14 @@ class Clients:
     def start(self, module: str, role: str, number: int, **job: Any) -> Worker:
         """`role` is producer or consumer; the cluster's address is added to the job."""
         name = f"{role}-{number + 1}"
-        of_testbed = self._cluster.lease.environment if isinstance(self._cluster, Cluster) else {}
         environment = {
             **os.environ,
-            **of_testbed,
+            **self._cluster.client_environment,
             "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         }
         worker = Worker(
             name,
-            self._on_host(role, number, [sys.executable, "-m", module]),
+            self._cluster.client_command(role, number, [sys.executable, "-m", module]),
             environment,
             {"cluster": self._cluster.client_config, **job},
             self._directory / "logs" / f"{name}.stderr",
@@ -84,13 +82,6 @@ class Clients:
         until = time.monotonic() + _END_S
         for worker in self.workers:
             worker.end(max(0.0, until - time.monotonic()))
-
-    def _on_host(self, role: str, number: int, command: list[str]) -> list[str]:
-        if not isinstance(self._cluster, Cluster) or self._cluster.network is None:
-            return command
-        names = self._cluster.network.names
-        hosts = names.producers if role == "producer" else names.consumers
-        return self._cluster.command_on(hosts[number % len(hosts)], command)
 
 
 @contextmanager
