@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from penstock.domain.metrics import Counts, Estimate, RunMetrics
 from penstock.domain.objective import Objective
 from penstock.domain.steadiness import Steadiness
+from penstock.domain.value import FieldError
 from penstock.domain.verdict import judge
 
 
@@ -95,3 +98,16 @@ def test_only_unsteady_runs_are_not_judged() -> None:
             (),
         )
         assert verdict.is_met and verdict.is_judged
+
+
+def test_a_share_of_late_messages_needs_the_latency() -> None:
+    with pytest.raises(FieldError, match=r"violation_share: .* add latency_ms"):
+        Objective(violation_share=0.0)
+    assert Objective(latency_ms=5).late_share_limit == 0.01
+    assert Objective(latency_ms=5, violation_share=0.0).late_share_limit == 0.0
+
+
+def test_an_objective_without_limits_is_not_called_met() -> None:
+    verdict = judge(Objective(best_per_s=1_000), metrics(), ())
+    assert verdict.sentence == "The objective has no limits."
+    assert not verdict.has_limits

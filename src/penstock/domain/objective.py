@@ -8,6 +8,8 @@ from typing import Annotated
 
 from penstock.domain.value import Bound, Doc, Value
 
+_LATE_SHARE = 0.01
+
 
 @dataclass(frozen=True, kw_only=True)
 class KpiWeights(Value):
@@ -33,8 +35,10 @@ class Objective(Value):
         float | None, Bound(gt=0), Doc("ζ: a message later than this is a violation")
     ] = None
     violation_share: Annotated[
-        float, Bound(ge=0, le=1), Doc("η_v: share of messages that may be later than latency_ms")
-    ] = 0.01
+        float | None,
+        Bound(ge=0, le=1),
+        Doc(f"η_v: share of messages that may be later than latency_ms; default {_LATE_SHARE:g}"),
+    ] = None
     lost_share: Annotated[float | None, Bound(ge=0, le=1), Doc("P_l allowed")] = None
     duplicated_share: Annotated[float | None, Bound(ge=0, le=1), Doc("P_d allowed")] = None
     throughput_mb_per_s: Annotated[
@@ -47,3 +51,15 @@ class Objective(Value):
     best_per_s: Annotated[
         float | None, Bound(gt=0), Doc("best attainable messages/s, for μ of the KPI")
     ] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require(
+            self.violation_share is None or self.latency_ms is not None,
+            "violation_share",
+            "is the share later than latency_ms, which is missing; add latency_ms",
+        )
+
+    @property
+    def late_share_limit(self) -> float:
+        return _LATE_SHARE if self.violation_share is None else self.violation_share

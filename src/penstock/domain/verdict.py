@@ -56,6 +56,8 @@ def judge(objective: Objective | None, metrics: RunMetrics, invalid: tuple[str, 
         return Verdict(is_met=False, judgements=judgements, sentence=sentence)
     missed = "; ".join(_text(j) for j in judgements if not j.is_met)
     sentence = f"The objective is not met: {missed}." if missed else "The objective is met."
+    if not judgements:
+        sentence = "The objective has no limits."
     is_met = not missed and not invalid
     return Verdict(is_met=is_met, judgements=judgements, sentence=is_invalid or sentence)
 
@@ -67,7 +69,7 @@ def _judgements(objective: Objective, metrics: RunMetrics) -> Iterator[Judgement
         yield _at_most("duplicated_share", objective.duplicated_share, metrics.duplicated_share)
     if (limit_ms := objective.latency_ms) is not None:
         measured = metrics.violation_share.get(f"{limit_ms:g}")
-        yield _at_most(f"share later than {limit_ms:g} ms", objective.violation_share, measured)
+        yield _at_most(f"share later than {limit_ms:g} ms", objective.late_share_limit, measured)
     if (least := objective.throughput_mb_per_s) is not None:
         yield _at_least("goodput_mb_per_s", least, metrics.goodput_mb_per_s)
 
