@@ -95,7 +95,7 @@ def test_files_are_read_as_values(tmp_path: Path) -> None:
 
 
 def test_an_experiment_is_resumed_with_its_own_grid_and_kind(tmp_path: Path) -> None:
-    with pytest.raises(penstock.BadInput, match="has a grid already"):
+    with pytest.raises(penstock.BadInput, match="already has a grid"):
         penstock.experiment("production", quick=True, resume=tmp_path)
     with pytest.raises(penstock.BadInput, match="is not an experiment"):
         penstock.experiment("production", resume=tmp_path)

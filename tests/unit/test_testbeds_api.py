@@ -58,7 +58,7 @@ def test_a_scenario_on_an_existing_cluster_has_none_to_start(
 
 
 def test_a_limit_needs_a_warm_up() -> None:
-    with pytest.raises(penstock.BadInput, match="needs a warm-up"):
+    with pytest.raises(penstock.BadInput, match="needs warm=True"):
         penstock.start_testbed(warm_limit_s=5)
 
 

@@ -76,9 +76,9 @@ def calibrate(
     `testbed` that stays, or on an `existing` cluster. There, no run sends more than `rate_cap_per_s`
     (200 messages/s) unless `saturate` is given, and calibration ends when partitions become
     under-replicated. `add`: to the runs of the model in the file. `most_runs`: fewer than the design.
-    `repeats`: make the design so often; what differs from run to run averages out.
-    `throughput`: measure the most that a producer can send, too, by runs that offer more; and the
-    most that a consumer can read that is behind.
+    `repeats`: repeat all runs this many times, to average out what varies between runs.
+    `throughput`: also measure the highest rate of a producer, by runs that offer more, and that of a
+    consumer that is behind.
     """
     _check(cluster, testbed, existing, most_runs, rate_cap_per_s, saturate)
     if repeats < 1:
@@ -159,7 +159,7 @@ def calibrate(
 def read_behind(
     cluster: KafkaCluster, what: CatchUp, out: Path, on_progress: Progress = silent
 ) -> Reading:
-    """Measure how fast one consumer reads that is behind."""
+    """Measure the speed of one consumer that is behind."""
     on_progress(f"calibration: {what.name}")
     done = catch_up(cluster, what, out / what.name, on_progress)
     return Reading(

@@ -113,7 +113,7 @@ def begin(
 def reopen(kind: str, directory: AnyPath, *, is_alone: bool = True) -> Series:
     """The experiment in a directory; `is_alone`: no other grid is given with it."""
     if not is_alone:
-        raise BadInput(f"{directory}: has a grid already", "resume it without another")
+        raise BadInput(f"{directory}: already has a grid", "omit `grid` and `quick` to resume it")
     series = experiments.reopen(as_path("directory", directory))
     if series.kind != kind:
         raise BadInput(

@@ -78,9 +78,7 @@ def start(
 ) -> StartedTestbed:
     """The same with what `asked_for` returned; without `kinds`, the usual requests warm it up."""
     if warm_limit_s is not None and not warm:
-        raise BadInput(
-            "a limit of the warm-up needs a warm-up", "ask for a warm-up, or omit the limit"
-        )
+        raise BadInput("warm_limit_s: needs warm=True", "ask for a warm-up, or omit the limit")
     usual = RequestKind(replication=min(RequestKind.replication, spec.brokers))
     to_warm = dict(kinds or {usual: WarmUpLimits()}) if warm else {}
     if warm_limit_s is not None:
@@ -147,14 +145,14 @@ def attach_testbed(name: str = DEFAULT_NAME) -> Cluster:
 
 @contextmanager
 def use_testbed(name: str = DEFAULT_NAME) -> Iterator[Cluster]:
-    """The same to change it: other commands neither measure on it nor remove it meanwhile."""
+    """The same for exclusive use: meanwhile other commands can neither measure on it nor remove it."""
     cluster = attach_testbed(name)
     with attached.sole_user(cluster.lease):
         yield cluster
 
 
 def testbeds() -> list[str]:
-    """The names of this user's testbeds that stay until somebody removes them."""
+    """The names of this user's testbeds that stay until they are removed."""
     return [testbed.name for testbed in attached.detached()]
 
 
@@ -164,7 +162,7 @@ def remove_testbed(name: str = DEFAULT_NAME) -> None:
 
 
 def remove_testbeds() -> list[str]:
-    """Remove every testbed of this user that stays; their names."""
+    """Remove every testbed of this user that stays; returns their names."""
     removed: list[str] = []
     failures: list[TestbedError] = []
     for testbed in attached.detached():

@@ -24,8 +24,9 @@ def analyze(
     details: bool,
     as_json: bool,
 ) -> None:
-    """Recompute metrics and reports of RUNS (directories of runs or campaigns).
+    """Recompute metrics and reports of runs.
 
+    RUNS are directories of runs or campaigns.
     The traces of a killed run are recovered first. Writes metrics.json, verdict.json,
     histograms and report.html into the directories.
     """

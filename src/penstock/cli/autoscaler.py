@@ -50,7 +50,7 @@ def run(
 ) -> None:
     """Scale the lanes of the pipeline of FILE.
 
-    The pipeline runs with --autoscale outside. With --json, every decision and warning is a line
+    For a pipeline that runs with `--autoscale outside`. With --json, every decision and warning is a line
     of JSON. With --consumers, exits with 6 if more records were rejected than
     `rejects_stop_share` allows, and with 7 if a consumer found lost offsets.
     """

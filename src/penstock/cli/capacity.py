@@ -28,7 +28,7 @@ from penstock.lake.capacity import PHASES, Capacity
     show_default=True,
     help="Measure at most this many micro-batches.",
 )
-@click.option("--quick", is_flag=True, help="A quarter of the data.")
+@click.option("--quick", is_flag=True, help="Without FILE: a quarter of the data.")
 @options.lake_master
 @options.as_json
 def capacity(

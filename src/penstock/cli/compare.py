@@ -18,7 +18,10 @@ from penstock.report import outcome, tables
 @options.master
 @options.as_json
 def compare(runs: tuple[Path, ...], report: Path | None, master: str, as_json: bool) -> None:
-    """Compare RUNS (directories of runs or campaigns) with the first of them."""
+    """Compare runs with the first of them.
+
+    RUNS are directories of runs or campaigns.
+    """
     with output.progress() as say:
         compared = api.compare(runs, report=report, master=master, on_progress=say)
     evidence, comparison = compared.evidence, compared.comparison

@@ -40,6 +40,11 @@ _options: list[Callable[[Callable[..., None]], Callable[..., None]]] = [
 ]
 
 
+_USE = """SPEC is a grid (`penstock schema experiment`); without one, the default grid is measured: every
+point three times, each on its own cluster. That takes 45 to 80 minutes on two cores. Exits with 4 if
+a point failed."""
+
+
 class _Kinds(click.Group):
     """A command for each kind of experiment, also for those of other packages."""
 
@@ -60,15 +65,14 @@ class _Kinds(click.Group):
             text, line = getdoc(plugins.get(EXPERIMENTS, name)), None
         except BadInput as error:  # of another package; it must not hide the others
             text = line = f"(broken) {error.message}"
-        return click.command(name, help=text, short_help=line)(command)
+        return click.command(name, help=f"{text}\n\n{_USE}", short_help=line)(command)
 
 
 @click.group(cls=_Kinds)
 def experiment() -> None:
-    """Measure what a cluster can do; the result is a file of cluster facts.
+    """Measure what a cluster can do.
 
-    SPEC is a grid (`penstock schema experiment`); without one, the default grid is measured: every
-    point three times, each on its own cluster. That takes 45 to 80 minutes on two cores.
+    The result is a file of cluster facts.
     """
 
 

@@ -37,7 +37,7 @@ class _Verbs(click.Group):
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="penstock")
 def penstock() -> None:
-    """Find, prove and keep the right configuration of a Kafka data pipeline."""
+    """Measure, predict and land Kafka data pipelines, with evidence."""
 
 
 def main() -> None:

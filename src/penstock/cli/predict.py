@@ -85,7 +85,7 @@ def predict(
     file: Path,
     as_json: bool,
 ) -> None:
-    """Predict the latency of SCENARIO by a model, with 90 % intervals.
+    """Predict the latency of a scenario, with 90 % intervals.
 
     Without SCENARIO, that of the lightest calibration run is used, changed by --set and --sweep.
     Faults of a scenario are left out. Exits with 10 if the load is too high in every cell.

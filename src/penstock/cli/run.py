@@ -53,7 +53,7 @@ def run(
     details: bool,
     as_json: bool,
 ) -> None:
-    """Run SCENARIO: load, faults, network; then report what happened to the messages.
+    """Run a scenario and report what happened to the messages.
 
     Exits with 10 if an objective is not met or not judged, a run is invalid or an expected shape is
     missing, with 4 if a run failed.

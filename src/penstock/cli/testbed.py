@@ -41,7 +41,7 @@ _of = click.option("--name", default=DEFAULT_NAME, show_default=True, help="Name
 
 @click.group()
 def testbed() -> None:
-    """Start, inspect and remove a real Kafka cluster on this machine."""
+    """Start, inspect and remove Kafka clusters on this machine."""
     swept = lease.sweep(lease.default_root(), output.warn)
     if swept:
         output.warn(f"removed leftovers of a killed command: {', '.join(swept)}")
@@ -184,7 +184,7 @@ def status(
     client_properties: Path | None,
     as_json: bool,
 ) -> int:
-    """Show the brokers' own view. Exits with 4 if a broker is down or a replica lags."""
+    """Show the brokers' own view. Exits with 4 if a node is down or a replica is out of sync."""
     if bootstrap_servers:
         return _status_of_existing(bootstrap_servers, client_properties, as_json)
     cluster = testbeds.attach_testbed(name)

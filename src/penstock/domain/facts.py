@@ -34,7 +34,9 @@ class Conditions(Value):
     producers: int = 0
     consumers: int = 0
     assignor: str = ""
-    policy: Annotated[str, Doc("bro-min or bro-max, if that one would take these brokers")] = ""
+    policy: Annotated[
+        str, Doc("bro-min or bro-max, if that policy would choose this number of brokers")
+    ] = ""
 
     @property
     def copies_per_broker(self) -> float:

@@ -69,7 +69,9 @@ class Fault(Value, ABC):
     # Whether it changes links, which a cluster on loopback does not have.
     needs_network: ClassVar[bool] = False
 
-    at_s: Annotated[float | None, Bound(ge=0), Doc("seconds from the start")] = None
+    at_s: Annotated[
+        float | None, Bound(ge=0), Doc("seconds from the start; without it and `when`: at once")
+    ] = None
     when: Annotated[When | None, Doc("or as soon as this condition holds")] = None
     for_s: Annotated[float | None, Bound(gt=0), Doc("undone after this time; default: never")] = (
         None

@@ -37,7 +37,7 @@ class Counts(Value):
     """Messages of the measured time, counted by outcome."""
 
     sent: Annotated[int, Doc("handed to the client")] = 0
-    unsent: Annotated[int, Doc("scheduled, but the generator never got to them")] = 0
+    unsent: Annotated[int, Doc("scheduled, but not sent by the generator")] = 0
     warm_up: Annotated[
         int, Doc("sent before the measured time; excluded from the other counts")
     ] = 0

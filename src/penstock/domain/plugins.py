@@ -47,7 +47,9 @@ def find(group: str, name: str) -> Any:
     entries = [entry for entry in _entries(group) if entry.name == name]
     if len(entries) > 1:
         titles = ", ".join(map(_title, entries))
-        raise BadInput(f"two packages have a plug-in of one name: {titles}", "uninstall one")
+        raise BadInput(
+            f"two packages provide a plug-in of the same name: {titles}", "uninstall one"
+        )
     return _load(entries[0]) if entries else None
 
 

@@ -59,7 +59,7 @@ class RunSpec(Value):
     warm_up_s: Annotated[
         float,
         Bound(ge=0, le=3600),
-        Doc("least time of the run's own load before the measured time, s; in no figure"),
+        Doc("shortest time of the run's own load before the measured time, s"),
     ] = 5.0
     cluster_warm_up: Annotated[
         WarmUpLimits, Doc("limits of the warm-up before the measured time")
@@ -153,7 +153,7 @@ class ClientCounters(Value):
     sent_bytes: Annotated[int, Doc("of all requests, after compression, without TCP's headers")]
     received_bytes: int
     round_trip_ms: Annotated[
-        float | None, Doc("mean time from a request to its answer, lately; none with acks=0")
+        float | None, Doc("recent mean time from a request to its answer; none with acks=0")
     ] = None
 
 

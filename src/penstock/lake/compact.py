@@ -48,7 +48,7 @@ def compact(
 ) -> Iterator[Compacted]:
     """Compact every table. Readers and the pipeline may continue meanwhile; no row changes.
 
-    `gone_writers`: writers whose checkpoints are gone for good; files that only they could land are
+    `gone_writers`: writers whose checkpoints are gone permanently; files that only they could land are
     removed.
     """
     for name in (*pipeline.tables, pipeline.rejects_table, pipeline.ledger_table):

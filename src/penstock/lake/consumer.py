@@ -71,7 +71,7 @@ class LaneConsumer:
                     # A broker without new records answers after this time; until then the consumer
                     # cannot ask it for other partitions.
                     "fetch.wait.max.ms": 50,
-                    # Otherwise a bit flip on a disk or a wire would be landed for good.
+                    # Otherwise a bit flip on a disk or a wire would be landed permanently.
                     "check.crcs": True,
                     **config,
                     "group.id": group,  # it must have one, and never joins it

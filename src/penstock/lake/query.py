@@ -70,7 +70,7 @@ def prepare(pipeline: Pipeline, config: Mapping[str, Any]) -> Prepared:
 
 
 def check_topics(prepared: Prepared) -> None:
-    """Raise if a topic is missing, before Spark starts. Brokers that do not answer are no error:
+    """Raise if a topic is missing, before Spark starts. Brokers that do not answer are not an error:
     they may come back."""
     with suppress(BrokersUnavailable):
         known = prepared.job.checkpoint.known_topics()

@@ -31,7 +31,7 @@ def records(content: Content, rng: Random) -> Iterator[bytes]:
         raise
     except Exception as error:  # whatever the code of others raises
         raise _broken(content, f"{type(error).__name__}: {error}") from error
-    raise _broken(content, "its records end; they must go on without end")
+    raise _broken(content, "its records end; they must be endless")
 
 
 def bodies(content: Content, rng: Random) -> Callable[[int], bytes]:

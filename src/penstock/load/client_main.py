@@ -13,7 +13,7 @@ object per line with an `event`. When standard input ends, its parent has died, 
     → {"order": "stop"}              to readers: all is read
     ← {"event": "sent"}              of a producer: nothing more will be sent or heard
     ← {"event": "report", …}         the trace is written
-    ← {"event": "error", …}          it cannot go on
+    ← {"event": "error", …}          it cannot continue
 """
 
 from __future__ import annotations

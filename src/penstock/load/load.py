@@ -183,7 +183,7 @@ class Load:
         """
         readers = self._consumers + self._watchers
         for worker in readers:
-            # A consumer that a fault has frozen for good must still write its trace.
+            # A consumer that a fault has frozen permanently must still write its trace.
             with suppress(psutil.Error):
                 worker.process.resume()
             worker.order("hurry")

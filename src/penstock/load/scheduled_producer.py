@@ -184,7 +184,7 @@ class Producing:
                     served_ns = now
 
     def _part_taken(self, first: int, count: int, now: int, freed_ns: int) -> int:
-        """The client did not take all of them: it has no room, or refuses some for good."""
+        """The client did not take all of them: it has no room, or refuses some permanently."""
         slot = first % self._messages.count
         errors = self._messages.array["err"][slot : slot + count]
         full = np.flatnonzero(errors == QUEUE_FULL)

@@ -317,7 +317,7 @@ class _Log:
 
 def _config(job: ReaderJob) -> dict[str, Any]:
     return {
-        # As an application would: after a rebalance the next owner of a partition goes on there.
+        # As an application would: after a rebalance the next owner of a partition continues there.
         # From the beginning, it would be busy with old records when new ones come.
         "auto.commit.interval.ms": 1000,
         **job.config,

@@ -6,7 +6,7 @@ calibration    physics of a machine and its cluster, fitted to measured runs
 costs          what requests, messages and bytes cost on average, from counters
 design         the short runs of a calibration
 fitted         a fitted model with its runs and errors: `model.json`
-forecast       a prediction with the run that it is of, alone or beside a measurement
+forecast       a prediction together with its run spec, alone or beside a measurement
 observation    what a fit uses of a run: latencies, CPU, requests, collections
 other_traffic  what others send meanwhile, and what it takes of the machine
 path           the path of messages through Kafka as it is, simulated event by event

@@ -63,7 +63,7 @@ class Outlook(Value):
 
 @dataclass(frozen=True, kw_only=True)
 class Situation:
-    """What a policy decides upon."""
+    """The input of an adaptive policy."""
 
     now: Configuration
     # By the models, for the network as it is estimated to be.

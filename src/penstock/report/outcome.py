@@ -70,7 +70,7 @@ def unsteady(runs: Sequence[ReportedRun]) -> str:
 
 
 def untested(metrics: RunMetrics) -> str:
-    """That nobody knows whether the run was steady; empty if it was tested."""
+    """Says that steadiness was not tested; empty if it was."""
     found = metrics.steadiness
     if found is None or found.state != "not tested":
         return ""

@@ -70,7 +70,7 @@ def execute(
 ) -> Run:
     """Execute the spec and write its run directory. A failure is in the run's `reason`.
 
-    `warm_up` is what the first step of warming the cluster came to; `after_load` is called when all
+    `warm_up` is the result of the first step of the warm-up; `after_load` is called when all
     is measured and the topic is still there.
 
     Bad input and a lack of disk are raised, since the next run would meet them too; such a run
@@ -186,7 +186,7 @@ def _run(
 
 
 def _quiet_s(spec: RunSpec) -> float:
-    """How long ends must stand still. Nobody waits for the followers of acks=0 and acks=1, and
+    """How long end offsets must stay unchanged. Nobody waits for the followers of acks=0 and acks=1, and
     those may be far away."""
     return 2.0 if spec.settings.acks == "0" or spec.cluster.network is not None else 1.0
 
@@ -260,7 +260,7 @@ def _invalid(run: Run) -> tuple[str, ...]:
         if p.lag_p99_us > limit_us and run.spec.workload.loop == "open"
     ]
     reasons += [
-        f"producer-{p.producer + 1} never got to {p.scheduled - p.sent} of its {p.scheduled} "
+        f"producer-{p.producer + 1} did not send {p.scheduled - p.sent} of its {p.scheduled} "
         f"messages: {_why_unsent(p)}"
         for p in run.producers
         if p.sent < p.scheduled and run.spec.workload.loop == "open"
@@ -268,7 +268,7 @@ def _invalid(run: Run) -> tuple[str, ...]:
     if run.unread:
         listed = ", ".join(map(str, run.unread))
         reasons.append(
-            f"the consumers did not read partitions {listed} to their end, and got nowhere for "
+            f"the consumers did not read partitions {listed} to their end, and made no progress for "
             f"{DRAIN_PATIENCE_S:g} s: what is left there would count as lost"
         )
     read = sum(c.records for c in run.consumers)

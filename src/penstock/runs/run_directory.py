@@ -113,7 +113,7 @@ class RunDirectory:
 def find_runs(paths: Sequence[Path]) -> list[RunDirectory]:
     """The runs in these directories: a run itself, or a campaign's cells in their order."""
     if not paths:
-        raise BadInput("no directory of a run is given")
+        raise BadInput("no directory of a run is given", "name at least one, such as runs/orders")
     directories: list[RunDirectory] = []
     for path in paths:
         if (path / CELLS).is_dir():

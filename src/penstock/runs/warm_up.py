@@ -101,7 +101,7 @@ def warm_up_run(
 ) -> WarmUp | None:
     """The second step: the run's own load, which has begun, until that is warm.
 
-    `before` is what the first step came to; the answer is for both, and warm only if both were. A
+    `before` is the result of the first step; the answer is for both, and warm only if both were. A
     load whose measured time is fixed is waited for until shortly before that. None: whether the
     cluster is warm cannot be known.
     """

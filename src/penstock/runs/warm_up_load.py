@@ -76,7 +76,7 @@ class SaturatingLoad:
         self._stack.close()
 
     def work(self, seconds: float) -> Interval:
-        """Keep the brokers busy for so long, in a round of its own every so often."""
+        """Keep the brokers busy for this time; new rounds start at intervals."""
         if self._round is None or self._intervals in _ROUNDS:
             self._stack.close()
             self._round = self._stack.enter_context(_Round(self._cluster, self._plan, self._pace))

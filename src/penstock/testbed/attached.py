@@ -32,7 +32,7 @@ def find(name: str) -> Lease:
             "use it there; if that container is gone, `penstock testbed down "
             f"{name}` removes it here",
         )
-    ours = [it.name for it, s in standings.items() if s in (Standing.DETACHED, Standing.OWNED)]
+    ours = [it.name for it, s in standings.items() if s is Standing.DETACHED]
     known = f"running: {', '.join(ours)}" if ours else "none runs"
     if others := [it.name for it, s in standings.items() if s is Standing.ELSEWHERE]:
         known += f"; of another container: {', '.join(others)}"

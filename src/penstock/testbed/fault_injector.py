@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from penstock.domain.errors import BadInput, FaultDidNotTake, PenstockError, TestbedError
 from penstock.domain.fault import Fault, Struck, When
-from penstock.domain.value import FieldError, several
+from penstock.domain.value import several
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.observe import observe
 
@@ -122,8 +122,6 @@ class FaultInjector:
                 self._timed(lambda: Struck(sentence, undo()))
         except PenstockError as error:
             self._errors.append(error)
-        except FieldError as error:
-            self._errors.append(BadInput(str(error)))
         except Exception as error:  # must reach the run, not die with the thread
             self._errors.append(TestbedError(f"{fault} failed: {error!r}"))
 

@@ -51,7 +51,7 @@ class Health:
 
 
 def health(cluster: Cluster, interval_s: float = 1.0) -> Health:
-    """Observe the brokers twice, so far apart: rates are taken between."""
+    """Observe the brokers twice, `interval_s` apart, for rates."""
     if not isinstance(cluster, Cluster):
         raise FieldError("cluster", cluster, "must be a Cluster, such as attach_testbed(NAME)")
     if not (isinstance(interval_s, int | float) and 0 <= interval_s < math.inf):

@@ -62,7 +62,7 @@ class NodeProcess:
         self._wanted = self.is_running
 
     def end(self) -> None:
-        """Kill it for good; returns when it holds nothing any more.
+        """Kill it permanently; returns when it holds nothing any more.
 
         One that hangs in the kernel is left after a while: releasing the lease reports it.
         """

@@ -56,7 +56,7 @@ class Trigger(Enum):
     EXCEEDED = "capacity exceeded"
     SCALE_IN = "scale in"
     UNEVEN = "uneven"
-    RULE = "rule"  # of a scaler that looks every so often
+    RULE = "rule"  # of a scaler that checks periodically
 
 
 @dataclass(frozen=True)

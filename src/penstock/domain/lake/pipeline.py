@@ -70,7 +70,7 @@ class Stream(Value):
         self.require(
             (self.table is None) != (self.table_by is None),
             "table",
-            "set either `table` or `table_by`",
+            "must be given, or `table_by`, but not both",
         )
         for name in self.tables:
             if not _NAME.fullmatch(name):

@@ -11,6 +11,8 @@ from penstock.domain.content import Content
 
 @dataclass(frozen=True, kw_only=True)
 class RandomContent(Content):
+    """Random bytes, which compression does not make smaller."""
+
     kind = "random"
 
     def records(self, rng: Random) -> Iterator[bytes]:

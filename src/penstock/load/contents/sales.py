@@ -20,6 +20,8 @@ _SALES_PER_S = 40
 
 @dataclass(frozen=True, kw_only=True)
 class SalesContent(Content):
+    """Lines of receipts of shops."""
+
     kind = "sales"
 
     def records(self, rng: Random) -> Iterator[bytes]:

@@ -34,6 +34,8 @@ class _Car:
 
 @dataclass(frozen=True, kw_only=True)
 class TelemetryContent(Content):
+    """Readings of cars, as JSON."""
+
     kind = "telemetry"
 
     def records(self, rng: Random) -> Iterator[bytes]:

@@ -52,6 +52,8 @@ _REQUESTS_PER_S = 200
 
 @dataclass(frozen=True, kw_only=True)
 class WebLogContent(Content):
+    """Lines of a web server's access log."""
+
     kind = "web-log"
 
     def records(self, rng: Random) -> Iterator[bytes]:

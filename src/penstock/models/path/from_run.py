@@ -203,7 +203,7 @@ def _check_known(run: RunSpec) -> None:
             "use an open loop",
         )
     if run.faults:
-        raise BadInput("faults: the model knows none", "predict without faults")
+        raise BadInput("faults: are not modelled", "predict without faults")
     if run.network_profile is not None:
         raise BadInput(
             "network_profile: the model knows networks that do not change",

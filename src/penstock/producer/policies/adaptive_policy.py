@@ -11,7 +11,7 @@ from penstock.producer.situation import Choice, Situation
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptivePolicy(Value, ABC):
-    """Decides what an adaptive producer changes to. When it is asked is not its business."""
+    """Decides what an adaptive producer changes to. The producer decides when to ask it."""
 
     plugin_group = "penstock.adaptive_policies"
 

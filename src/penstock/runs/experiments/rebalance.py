@@ -63,7 +63,7 @@ def rebalance_ns(
     *,
     hear_of_nothing: bool = True,
 ) -> int | None:
-    """From `began_ns`, when a member joined or left, until the group was at rest for good.
+    """From `began_ns`, when a member joined or left, until the group was at rest until the end.
 
     `until_ns` is where the next change begins. None if the group did not come to rest by then, or
     was never out of it.

@@ -59,7 +59,7 @@ class Network:
         namespaces.run_all([namespaces.ip_batch(topology.add_namespaces())])
         backend = choose_backend(spec.backend, lambda: has_netem(topology.router))
         network = cls(topology, hosts, spec.seed, backend)
-        # Its start takes longest, so it goes on beside the rest.
+        # Its start takes longest, so it runs beside the rest.
         network._emulator.start()
         _forward_packets(topology.router)
         namespaces.run_all([namespaces.ip_batch(topology.set_up_router(), topology.router)])

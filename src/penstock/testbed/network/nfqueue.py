@@ -79,7 +79,7 @@ def cut_chain(topology: Topology, pair: Pair) -> str:
 
 
 def render_cuts(chains: Iterable[str]) -> str:
-    """A chain per link that is ever cut, for good: healing takes away only what leads there.
+    """A chain per link that is ever cut, permanently: healing takes away only what leads there.
 
     So a count is never lost with its rule, whatever passes at the moment of the change.
     """

@@ -3,7 +3,7 @@
 Every partition stays where it is, unless its lane is too full: then the least load that makes it
 fit leaves. What leaves is placed where there is room, or in place of a smaller one that fits
 elsewhere. A lane is emptied if that moves less than a lane is worth (`price`). If packing
-everything anew needs fewer lanes, that packing gets the present lanes' numbers and is compared.
+everything from scratch needs fewer lanes, that packing gets the present lanes' numbers and is compared.
 Then every partition that would move is tried at its present lane again, by moving others away: this
 saves most. Those that move anyway go where most room stays, so that the next change moves less.
 """

@@ -184,7 +184,7 @@ def _latency(job: PointJob) -> Measured:
     answers = latencies.acknowledged(path, run)
     if answers.unsteadiness:
         warnings.append(f"no latency: not steady, {answers.unsteadiness}")
-        # What a queue that grows makes of them is no property of the setting.
+        # What a queue that grows makes of them is not a property of the setting.
         figures = {n: f for n, f in figures.items() if n not in ("replication_ms", "visible_ms")}
         return Measured(figures, warnings=tuple(warnings))
     if answers.untested:
