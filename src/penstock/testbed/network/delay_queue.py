@@ -19,24 +19,24 @@ class Held(Generic[Item]):
     def __init__(self) -> None:
         # Items with the same constant delay are due in the order they came, whatever their link:
         # a queue each, since a heap costs several times as much.
-        self._lanes: dict[int, deque[tuple[int, Item]]] = {}
+        self._fifos: dict[int, deque[tuple[int, Item]]] = {}
         self._heap: list[tuple[int, int, Item]] = []
         self._pushed = 0
 
-    def lane(self, wait_ns: int) -> deque[tuple[int, Item]]:
+    def fifo(self, wait_ns: int) -> deque[tuple[int, Item]]:
         """Where to append (due, item) for items that wait `wait_ns`, as long as a link does so."""
-        return self._lanes.setdefault(wait_ns, deque())
+        return self._fifos.setdefault(wait_ns, deque())
 
-    def keep_lanes(self, waits_ns: set[int | None]) -> None:
-        """Forget the empty lanes that no link appends to any more."""
-        self._lanes = {w: lane for w, lane in self._lanes.items() if lane or w in waits_ns}
+    def keep_fifos(self, waits_ns: set[int | None]) -> None:
+        """Forget the empty fifos that no link appends to any more."""
+        self._fifos = {w: fifo for w, fifo in self._fifos.items() if fifo or w in waits_ns}
 
     def push(self, due_ns: int, item: Item) -> None:
         self._pushed += 1
         heappush(self._heap, (due_ns, self._pushed, item))
 
     def next_due_ns(self) -> int | None:
-        heads = [lane[0][0] for lane in self._lanes.values() if lane]
+        heads = [fifo[0][0] for fifo in self._fifos.values() if fifo]
         if self._heap:
             heads.append(self._heap[0][0])
         return min(heads, default=None)
@@ -44,9 +44,9 @@ class Held(Generic[Item]):
     def pop_overdue(self, before_ns: int) -> list[tuple[int, Item]]:
         """Take out what was due before that, each with when it was; so that `pop_due` need not say."""
         overdue: list[tuple[int, Item]] = []
-        for lane in self._lanes.values():
-            while lane and lane[0][0] < before_ns:
-                overdue.append(lane.popleft())
+        for fifo in self._fifos.values():
+            while fifo and fifo[0][0] < before_ns:
+                overdue.append(fifo.popleft())
         heap = self._heap
         while heap and heap[0][0] < before_ns:
             due_ns, _, item = heappop(heap)
@@ -56,9 +56,9 @@ class Held(Generic[Item]):
     def pop_due(self, now_ns: int) -> list[Item]:
         """Take out what is due."""
         due: list[Item] = []
-        for lane in self._lanes.values():
-            while lane and lane[0][0] <= now_ns:
-                due.append(lane.popleft()[1])
+        for fifo in self._fifos.values():
+            while fifo and fifo[0][0] <= now_ns:
+                due.append(fifo.popleft()[1])
         heap = self._heap
         while heap and heap[0][0] <= now_ns:
             due.append(heappop(heap)[2])
@@ -69,10 +69,10 @@ class Held(Generic[Item]):
         removed = [item for _, _, item in self._heap if unwanted(item)]
         self._heap = [entry for entry in self._heap if not unwanted(entry[2])]
         heapify(self._heap)
-        for lane in self._lanes.values():
-            removed += [item for _, item in lane if unwanted(item)]
-            kept = [entry for entry in lane if not unwanted(entry[1])]
+        for fifo in self._fifos.values():
+            removed += [item for _, item in fifo if unwanted(item)]
+            kept = [entry for entry in fifo if not unwanted(entry[1])]
             # In place: links append to this very object.
-            lane.clear()
-            lane.extend(kept)
+            fifo.clear()
+            fifo.extend(kept)
         return removed

@@ -56,7 +56,7 @@ class _Link:
         "dropped",
         "duplicated",
         "fates",
-        "lane",
+        "fifo",
         "late",
         "queue",
         "reordered",
@@ -68,7 +68,7 @@ class _Link:
         self.queue = queue
         self.accept, self.drop = netlink.verdict_prefixes(queue)
         self.fates = fates
-        self.lane: deque[tuple[int, bytes]] | None = None
+        self.fifo: deque[tuple[int, bytes]] | None = None
         self.seen = self.dropped = self.duplicated = self.reordered = 0
         self.late = self.worst_late_ns = 0
 
@@ -163,9 +163,9 @@ class Handler:
                 verdicts.append(link.drop + packet_id)
                 continue
             accept = link.accept + packet_id
-            lane = link.lane
-            if lane is not None:
-                lane.append((came_ns + fates.wait_ns, accept))
+            fifo = link.fifo
+            if fifo is not None:
+                fifo.append((came_ns + fates.wait_ns, accept))
             elif fates.due_ns is None or (fates.skips is not None and fates.skips()):
                 link.reordered += fates.due_ns is not None
                 verdicts.append(accept)
@@ -253,7 +253,7 @@ class Handler:
     def _set(self, request: dict[str, Any]) -> dict[str, Any]:
         for order in request["links"]:
             self._set_link(order["link"], decode(order["condition"]), order["stream"])
-        self._held.keep_lanes({link.fates.wait_ns for link in self._links.values()})
+        self._held.keep_fifos({link.fates.wait_ns for link in self._links.values()})
         return {}
 
     def _set_link(self, queue: int, condition: LinkCondition, stream: str) -> None:
@@ -271,7 +271,7 @@ class Handler:
         self._ask(netlink.copy_mode, queue, fates.copied is not None)
         link.fates = fates
         wait_ns = fates.wait_ns
-        link.lane = None if wait_ns is None else self._held.lane(wait_ns)
+        link.fifo = None if wait_ns is None else self._held.fifo(wait_ns)
         if condition.cut:
             self._drop_held(link)
 
