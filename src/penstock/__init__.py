@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from penstock.api.models import Fit as Fit
     from penstock.api.models import fit_model as fit_model
     from penstock.api.models import read_model as read_model
+    from penstock.api.plugin_list import Plugin as Plugin
+    from penstock.api.plugin_list import plugins as plugins
     from penstock.api.prediction import Forecasts as Forecasts
     from penstock.api.prediction import JudgedRuns as JudgedRuns
     from penstock.api.prediction import predict as predict

@@ -17,7 +17,7 @@ from penstock.domain.errors import PenstockError
 # Each is a module of this package with a command of the same name.
 VERBS = (
     "analyze", "autoscaler", "compare", "demo", "doctor", "experiment", "model", "pipeline",
-    "predict", "run", "schema", "testbed",
+    "plugins", "predict", "run", "schema", "testbed",
 )  # fmt: skip
 
 
