@@ -30,7 +30,7 @@ from model_verdicts import NOISY, Measured, noise, results
 from penstock import specs
 from penstock.analysis.background import BackgroundSpark
 from penstock.api.calibration import calibrate, read_behind
-from penstock.api.evidence import analyse
+from penstock.api.evidence import count_outcomes
 from penstock.api.observations import observation, sending
 from penstock.api.prediction import forecast
 from penstock.api.testbeds import remove_testbed, start_testbed
@@ -146,7 +146,7 @@ def _all(plan: Sequence[Cell], out: Path, say: Callable[[str], None]) -> dict[st
                     ),
                 )
                 directories += [(cell, one) for one in campaign.directories]
-        analyse(spark.get(), [one for _, one in directories], (), lambda _: None)
+        count_outcomes(spark.get(), [one for _, one in directories], (), lambda _: None)
     finally:
         spark.stop()
     for cell, directory in directories:
@@ -172,7 +172,7 @@ def _full(
                 campaign = campaigns.create(run, run.name, out)
                 campaigns.carry_on(campaign, clusters=clusters, before_load=spark.get)
                 directories += campaign.directories
-        analyse(spark.get(), directories, (), lambda _: None)
+        count_outcomes(spark.get(), directories, (), lambda _: None)
     finally:
         spark.stop()
     errors = []

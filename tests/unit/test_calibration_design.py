@@ -113,7 +113,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr(background, "BackgroundSpark", Spark)
     monkeypatch.setattr(campaigns, "create", create)
     monkeypatch.setattr(campaigns, "carry_on", lambda *_, **__: None)
-    monkeypatch.setattr(api, "analyse", lambda *_: ())
+    monkeypatch.setattr(api, "count_outcomes", lambda *_: ())
     monkeypatch.setattr(api, "observation", observation)
     monkeypatch.setattr(api, "used_cores", lambda _: (2.0, 0.5))
     monkeypatch.setattr(fitting, "_RADII", (0.3,))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from penstock.api.arguments import as_path
-from penstock.api.evidence import analyse
+from penstock.api.evidence import count_outcomes
 from penstock.api.models import DEFAULT_MODEL, Fit, fit_observations, new_model
 from penstock.api.observations import MOST_BROKERS, observation, of_place, sending, used_cores
 from penstock.api.testbeds import attach_testbed
@@ -134,7 +134,7 @@ def calibrate(
                         except TestbedError as error:
                             unread.append(f"{catching.name}: {error.message}")
                         watch.check()
-        analyse(spark.get(), directories, (), on_progress)
+        count_outcomes(spark.get(), directories, (), on_progress)
     finally:
         spark.stop()
     seen, skipped = _usable(directories[1 : 1 + len(ordinary)], observation)

@@ -131,13 +131,13 @@ class Evidence:
         }
 
 
-def analyse(
+def count_outcomes(
     spark: SparkSession,
     directories: Sequence[RunDirectory],
     limits_ms: Sequence[float],
     on_progress: Progress,
 ) -> tuple[ReportedRun, ...]:
-    """Analyse runs; writes metrics, verdict and histograms into the directory of each."""
+    """Count what became of the messages of runs; writes metrics, verdict and histograms into the directory of each."""
     from penstock.analysis.analyze import analyze  # takes a second, which nothing else waits for
 
     usable = [directory for directory in directories if _is_usable(directory, on_progress)]

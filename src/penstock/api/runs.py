@@ -9,7 +9,7 @@ from pathlib import Path
 
 from penstock import specs
 from penstock.api.arguments import as_path
-from penstock.api.evidence import Evidence, analyse, findings_of, read_back
+from penstock.api.evidence import Evidence, count_outcomes, findings_of, read_back
 from penstock.domain.errors import BadInput
 from penstock.domain.progress import Progress, silent
 from penstock.domain.run import Run
@@ -144,7 +144,7 @@ def carry_on(
         )
         directories = campaign.directories
         limits_ms = (*latency_limits_ms, *campaign.scenario.limits_ms)
-        runs = analyse(spark.get(), directories, limits_ms, on_progress)
+        runs = count_outcomes(spark.get(), directories, limits_ms, on_progress)
     finally:
         spark.stop()
     evidence = Evidence(runs, tuple(directories), findings_of(campaign, runs)).check()
@@ -175,7 +175,7 @@ def analyze(
     expected = (limit for campaign in known.values() for limit in campaign.scenario.limits_ms)
     on_progress("starting Spark")
     with scoped(master) as spark:
-        runs = analyse(spark, directories, (*latency_limits_ms, *expected), on_progress)
+        runs = count_outcomes(spark, directories, (*latency_limits_ms, *expected), on_progress)
     Evidence(runs, tuple(directories)).check()
     findings: list[Finding] = []
     reports: list[Path] = []
@@ -223,7 +223,7 @@ def compare(
     if new := [directory for directory in complete if not directory.has_metrics]:
         on_progress("starting Spark")
         with scoped(master) as spark:
-            analyse(spark, new, (), on_progress)
+            count_outcomes(spark, new, (), on_progress)
     runs = read_back(complete)
     comparison = compare_runs(runs)
     evidence = Evidence(runs, tuple(every))
