@@ -114,8 +114,9 @@ class LaneReport(Value):
         return sum(r.size_bytes for r in self.ranges)
 
     @property
-    def is_saturated(self) -> bool:
-        """More was waiting than it took."""
+    def is_behind(self) -> bool:
+        """Whether it ended, by bytes or by time, before an end that was known: more was waiting
+        than it took. Whether its cycle was saturated: see `Cycles`."""
         return any(r.lag for r in self.ranges)
 
     @property
@@ -167,8 +168,8 @@ class BatchReport(Value):
 
     @property
     def is_behind(self) -> bool:
-        """Whether a lane ended, by bytes or by time, before the end that was known."""
-        return any(r.lag for lane in self.lanes for r in lane.ranges)
+        """Whether a lane is."""
+        return any(lane.is_behind for lane in self.lanes)
 
     @property
     def files(self) -> dict[str, list[LandedFile]]:
