@@ -12,6 +12,7 @@ import pytest
 
 from penstock.autoscaler import consumer as module
 from penstock.autoscaler.consumer import PlainConsumer, ending
+from penstock.autoscaler.group import consumers_path
 from penstock.domain.autoscaling import Answer, Command
 from penstock.domain.errors import BadInput, PenstockError
 from penstock.domain.lake.order import LaneTask, Marks, Position
@@ -21,6 +22,7 @@ from penstock.domain.lake.report import BatchReport, LandedRange, LaneReport
 from penstock.domain.value import FieldError
 from penstock.kafka.brokers import BrokersUnavailable
 from penstock.kafka.waiting import wait_until
+from penstock.lake import lane
 from penstock.lake.landing import Landed
 
 
@@ -194,9 +196,9 @@ def test_a_cycle_counts_if_the_one_before_left_a_backlog_and_it_followed_at_once
 ) -> None:
     monkeypatch.setattr(module, "reached", lambda *_: {})
     monkeypatch.setattr(module, "_IDLE_S", 0.0)
-    monkeypatch.setattr(module.lane, "work", Backlog.work)
+    monkeypatch.setattr(lane, "work", Backlog.work)
     monkeypatch.setattr(Landing, "land", Backlog.land, raising=False)
-    module.consumers_path(pipeline).joinpath("topics").mkdir(parents=True)
+    consumers_path(pipeline).joinpath("topics").mkdir(parents=True)
     link = Link(Command(version=1, lanes={1: ("t-0",)}))
 
     def turn() -> list[bool]:
