@@ -53,8 +53,8 @@ class Cycles:
     - A lane that was not behind before may have waited for producers, and it begins with nothing
       prefetched, even if the next micro-batch begins at once because another lane was behind.
     - A lane that is not behind at the end took all there was: that is the speed of producers.
-    - What Kafka's client complained of (a broker that is away, a record that the decoder hangs on)
-      may have cost time that the lane does not need otherwise.
+    - Troubles (a broker that is away, records that the decoder hangs on) may have cost time that
+      the lane does not need otherwise.
 
     So neither the first cycle of a host is saturated, nor that of a lane without work in the
     micro-batch before, nor that of a lane which was not behind and has just been given partitions

@@ -104,7 +104,10 @@ class LaneReport(Value):
     ended_ms: Annotated[int, Doc("when it had written its files, Unix")] = 0
     oldest_ms: Annotated[int | None, Doc("the first record's time, Unix")] = None
     newest_ms: Annotated[int | None, Doc("the last record's time, Unix")] = None
-    troubles: Annotated[tuple[str, ...], Doc("what Kafka's client complained of")] = ()
+    troubles: Annotated[
+        tuple[str, ...],
+        Doc("what may have cost it time: complaints of Kafka's client, records that hang"),
+    ] = ()
     rejects: Annotated[Mapping[str, int], Doc("kind of reason → records rejected for it")] = field(
         default_factory=dict
     )
