@@ -30,6 +30,7 @@ from penstock.domain import plugins
 from penstock.domain.autoscaling import Autoscaling
 from penstock.domain.cluster import TopicSpec
 from penstock.domain.errors import PenstockError
+from penstock.domain.lake.cycle import Cycles
 from penstock.domain.lake.partition import Partition
 from penstock.domain.lake.pipeline import Pipeline, Stream
 from penstock.domain.lake.plan import even_plan
@@ -100,7 +101,7 @@ class Play:
     lane_s: float
     lanes: float
     cycles: int
-    # Bytes/s of each cycle in which a lane was at its limit.
+    # Bytes/s of each saturated cycle.
     saturated: list[float]
     decisions: int
     moves: int
@@ -189,6 +190,7 @@ class Stage:
         lanes = [lane for one in seen.landed for lane in one.report.lanes]
         lane_s = seen.lane_seconds(counts_s, ends_s)
         decided = [event for _, event in seen.events if isinstance(event, Decided)]
+        cycles = Cycles()
         return Play(
             p50_ms=float(np.percentile(every, 50)),
             p99_ms=float(np.percentile(every, 99)),
@@ -197,10 +199,10 @@ class Stage:
             lanes=lane_s / trace.counted_s,
             cycles=len(lanes),
             saturated=[
-                1000 * lane.size_bytes / (one.at_ms - before.at_ms)
-                for before, one in pairwise(seen.landed)
-                for lane in one.report.lanes
-                if lane.is_saturated
+                cycle.bytes_per_s
+                for one in seen.landed
+                for cycle in cycles.landed(one.report, one.at_ms / 1000, one.at_ms)
+                if cycle.is_saturated
             ],
             decisions=len(decided),
             moves=sum(event.moves for event in decided),

@@ -18,8 +18,9 @@ from penstock.autoscaler.core.actions import Action, Event, Notice, Retire, Send
 from penstock.autoscaler.core.claim import Claimant
 from penstock.autoscaler.group import Group
 from penstock.autoscaler.loop import busy_limit_s, run_for_good
-from penstock.domain.autoscaling import Answer, Command, Cycle, Measurement, PartitionSpeed
+from penstock.domain.autoscaling import Answer, Command, Measurement, PartitionSpeed
 from penstock.domain.errors import BadInput, TooManyRejects
+from penstock.domain.lake.cycle import Cycle
 from penstock.domain.lake.partition import Partition
 from penstock.domain.lake.pipeline import Pipeline, Stream
 from penstock.domain.value import FieldError

@@ -16,7 +16,8 @@ from penstock.autoscaler.core.actions import (
 )
 from penstock.autoscaler.core.policy import Trigger, View
 from penstock.autoscaler.metrics import Metrics
-from penstock.domain.autoscaling import Answer, Cycle, Measurement
+from penstock.domain.autoscaling import Answer, Measurement
+from penstock.domain.lake.cycle import Cycle
 from penstock.domain.lake.partition import Partition
 
 A, B = Partition("t", 0), Partition("t", 1)

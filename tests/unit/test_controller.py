@@ -18,11 +18,11 @@ from penstock.domain.autoscaling import (
     Answer,
     Autoscaling,
     Command,
-    Cycle,
     Measurement,
     PartitionSpeed,
 )
 from penstock.domain.errors import BadInput
+from penstock.domain.lake.cycle import Cycle
 from penstock.domain.lake.partition import Partition
 
 NAMES = tuple(f"t-{i}" for i in range(6))

@@ -213,3 +213,19 @@ def test_a_micro_batch_that_is_carried_out_again_counts_from_the_start(
             timeout_s=5,
             what="the micro-batch of the last life",
         )
+
+
+def test_a_lane_that_was_not_behind_is_not_saturated_because_another_was(tmp_path: Path) -> None:
+    link = Link()
+    with serving(tmp_path, link, Cluster(has=2)) as (agent, _):
+        agent.tell(landed(1, lane(0, plan=0), lane(1, plan=0, known_end=5)))
+        agent.tell(landed(2, lane(0, plan=0), lane(1, plan=0)))
+        agent.tell(landed(3, lane(0, plan=0), lane(1, plan=0)))
+        wait_until(
+            lambda: len([c for a in link.answers for c in a.cycles]) == 6,
+            timeout_s=5,
+            what="the cycles of three micro-batches",
+        )
+    cycles = [c for answer in link.answers for c in answer.cycles]
+    assert [c.is_saturated for c in cycles if c.lane == 0] == [False, True, True]
+    assert [c.is_saturated for c in cycles if c.lane == 1] == [False, False, True]

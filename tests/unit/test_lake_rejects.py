@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from penstock.api import landing
 from penstock.cli import output
 from penstock.cli import pipeline as command
-from penstock.domain.autoscaling import Cycle
 from penstock.domain.errors import BadInput, LaneBlocked
+from penstock.domain.lake.cycle import Cycles
 from penstock.domain.lake.decoder import Decoder
 from penstock.domain.lake.order import LaneTask, Position, Range
 from penstock.domain.lake.partition import Partition
@@ -372,9 +372,9 @@ def test_a_warning_comes_once_until_it_was_much_less() -> None:
 
 
 def test_what_is_ignored_was_read_too() -> None:
-    (lane,) = landed(10, {"not-json": 1}, ignored=990).report.lanes
-    assert lane.records == 1000
-    cycle = Cycle.of(lane, 0, 1.0, was_behind=False)
+    report = landed(10, {"not-json": 1}, ignored=990).report
+    assert report.lanes[0].records == 1000
+    (cycle,) = Cycles().landed(report, 1.0, 0)
     assert (cycle.records, cycle.rejects) == (1000, {"not-json": 1})
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,13 +12,18 @@ import pytest
 
 from penstock.autoscaler import consumer as module
 from penstock.autoscaler.consumer import PlainConsumer, ending
+from penstock.autoscaler.group import consumers_path
 from penstock.domain.autoscaling import Answer, Command
 from penstock.domain.errors import BadInput, PenstockError
-from penstock.domain.lake.order import Position
+from penstock.domain.lake.order import LaneTask, Marks, Position
 from penstock.domain.lake.partition import Partition
 from penstock.domain.lake.pipeline import Pipeline, Stream
+from penstock.domain.lake.report import BatchReport, LandedRange, LaneReport
 from penstock.domain.value import FieldError
+from penstock.kafka.brokers import BrokersUnavailable
 from penstock.kafka.waiting import wait_until
+from penstock.lake import lane
+from penstock.lake.landing import Landed
 
 
 class Link:
@@ -145,3 +150,72 @@ def test_offsets_are_committed_under_a_name_of_its_own_group(
 def test_the_number_of_a_consumer_is_added_to_every_kind_of_error() -> None:
     with pytest.raises(FieldError, match="consumer 3 ends: lanes: 0 must be 1 or more"), ending(3):
         raise FieldError("lanes", 0, "must be 1 or more")
+
+
+class Backlog(Kafka):
+    """Brokers with one partition, of which a cycle takes ten records."""
+
+    high = 1000
+    is_away = False
+
+    def marks(self, partitions: set[Partition]) -> dict[Partition, Marks]:
+        if self.is_away:
+            raise BrokersUnavailable("no broker answers")
+        return dict.fromkeys(partitions, Marks(0, self.high))
+
+    def with_log_ends(self, marks: Mapping[Partition, Marks], _: Any) -> Mapping[Partition, Marks]:
+        return marks
+
+    def topic_ids(self, topics: list[str]) -> dict[str, str]:
+        return dict.fromkeys(topics, "id")
+
+    def commit(self, _: Any) -> None: ...
+
+    @classmethod
+    def work(cls, task: LaneTask, *_: Any) -> LaneReport:
+        ranges = [
+            LandedRange(
+                topic=p.topic,
+                partition=p.number,
+                start=r.start,
+                end=min(r.start + 10, r.end),
+                known_end=r.end,
+                lost_from=r.start,
+            )
+            for p, r in task.ranges.items()
+        ]
+        return LaneReport(batch=task.batch, lane=task.lane, ranges=tuple(ranges))
+
+    @staticmethod
+    def land(batch: int, lanes: Callable[[], Sequence[LaneReport]]) -> Landed:
+        return Landed(BatchReport(batch=batch, lanes=tuple(lanes())), 0.0, 0, False)
+
+
+def test_a_cycle_counts_if_the_one_before_left_a_backlog_and_it_followed_at_once(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "reached", lambda *_: {})
+    monkeypatch.setattr(module, "_IDLE_S", 0.0)
+    monkeypatch.setattr(lane, "work", Backlog.work)
+    monkeypatch.setattr(Landing, "land", Backlog.land, raising=False)
+    consumers_path(pipeline).joinpath("topics").mkdir(parents=True)
+    link = Link(Command(version=1, lanes={1: ("t-0",)}))
+
+    def turn() -> list[bool]:
+        before = len(link.answers)
+        served.serve_once()
+        return [c.is_saturated for answer in link.answers[before:] for c in answer.cycles]
+
+    with serving(pipeline, link, monkeypatch) as served:
+        brokers = Backlog()
+        monkeypatch.setattr(served, "_brokers", brokers)
+        monkeypatch.setattr(served, "_consumer", brokers)
+        assert turn() == [False], "what was before is not known"
+        assert turn() == [True]
+        brokers.is_away = True
+        assert turn() == []
+        brokers.is_away = False
+        assert turn() == [False], "it waited for the brokers"
+        assert turn() == [True]
+        brokers.high = 45
+        assert turn() == [False], "it took all there was"

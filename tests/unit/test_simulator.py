@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.autoscaler.core import simulator
+from penstock.autoscaler.core.actions import Action
+from penstock.autoscaler.core.controller import Controller
 from penstock.autoscaler.core.policies.fixed import Range
 from penstock.autoscaler.core.simulator import Rig, Shift, equal_parts, simulate
-from penstock.domain.autoscaling import Autoscaling
+from penstock.domain.autoscaling import Answer, Autoscaling
+from penstock.domain.lake.cycle import Cycle
 
 RIG = Rig(lane_limit_bytes_per_s=1000, lane_bytes=1000, record_bytes=1, batch_s=0.2)
 SETTINGS = Autoscaling(lane_capacity_bytes_per_s=800, scale_in_s=10, drain_s=10)
@@ -52,6 +58,25 @@ def test_kafkas_assignment_stays_as_it_is() -> None:
     shifts = [Shift(0.0, (300.0, 300.0, 0.0, 0.0)), Shift(20.0, (0.0, 0.0, 300.0, 300.0))]
     outcome = simulate(fixed, shifts, 40.0, RIG)
     assert [decided.lanes for decided in outcome.decisions] == [2]
+
+
+def test_a_lane_is_saturated_by_the_rule_of_a_real_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first lane is behind throughout, the second one from a moment in the middle on."""
+    cycles: list[Cycle] = []
+
+    class Recorder(Controller):
+        def on_answer(self, answer: Answer, now_s: float) -> list[Action]:
+            cycles.extend(answer.cycles)
+            return super().on_answer(answer, now_s)
+
+    monkeypatch.setattr(simulator, "Controller", Recorder)
+    fixed = Autoscaling(policy=Range(), lanes=2, lane_capacity_bytes_per_s=800)
+    shifts = [Shift(0.0, (2000.0, 10.0)), Shift(10.0, (2000.0, 5000.0))]
+    simulate(fixed, shifts, 20.0, replace(RIG, lanes=2))
+    late = [c for c in cycles if c.lane == 1]
+    full = [c.is_saturated for c in late if c.size_bytes == RIG.lane_bytes]
+    assert full[0] is False and all(full[1:]) and len(full) > 3
+    assert not any(c.is_saturated for c in late if c.size_bytes < RIG.lane_bytes)
 
 
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=8), st.integers(1, 2000))

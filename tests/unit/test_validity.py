@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import report_runs
 
-from penstock.domain.run import Run
-from penstock.runs.validity import checked, uncounted
+from penstock.domain.run import ClientCounters, ClockAnchor, Run
+from penstock.runs.validity import checked, unchecked, uncounted
 
 
 def run(ends: dict[str, int], markers: int = 0, **changed: Any) -> Run:
@@ -57,11 +57,92 @@ def test_what_could_not_be_read_is_reported_elsewhere() -> None:
     assert reasons(run({"0": 10}, unread=(0,)), 5) == ()
 
 
-@pytest.mark.parametrize("name", ["cleanup.policy", "retention.ms", "delete.retention.ms"])
-def test_a_topic_that_forgets_is_not_judged_by_its_ends(name: str) -> None:
+def of_topic(
+    config: dict[str, Any], properties: dict[str, Any] | None = None, sent_bytes: int | None = 1000
+) -> Run:
+    """A run of 10 s, whose warm-up may take 95 s."""
     finished_run = run({"0": 10})
-    topic = replace(finished_run.spec.topic, config={name: "1"})
-    assert reasons(replace(finished_run, spec=replace(finished_run.spec, topic=topic)), 5) == ()
+    topic = replace(finished_run.spec.topic, config=config)
+    cluster = replace(finished_run.spec.cluster, properties=properties or {})
+    counters = sent_bytes and ClientCounters(
+        messages=10, message_bytes=900, requests=1, sent_bytes=sent_bytes, received_bytes=0
+    )
+    return replace(
+        finished_run,
+        spec=replace(finished_run.spec, topic=topic, cluster=cluster),
+        producers=tuple(replace(p, counters=counters or None) for p in finished_run.producers),
+    )
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"cleanup.policy": "delete"},
+        {"retention.ms": -1, "retention.bytes": "-1"},
+        {"retention.ms": "604800000"},
+        {"retention.ms": 211_000},
+        {"retention.bytes": 2001},
+        {"delete.retention.ms": 1, "retention.s": "no property of Kafka's"},
+    ],
+)
+def test_a_topic_that_keeps_its_records_is_judged_by_its_ends(config: dict[str, Any]) -> None:
+    finished_run = of_topic(config)
+    assert unchecked(finished_run) is None
+    assert reasons(finished_run, 5) == ("5 records were read, but the brokers have 10",)
+
+
+@pytest.mark.parametrize(
+    ("config", "why"),
+    [
+        (
+            {"cleanup.policy": "compact"},
+            "cleanup.policy is compact, and compaction removes records",
+        ),
+        ({"cleanup.policy": "compact,delete"}, "compaction removes records"),
+        ({"retention.ms": "5000"}, "deleted after 5 s, and the run may have taken 105 s"),
+        ({"retention.ms": 209_000}, "a retention of more than 210 s would be enough"),
+        ({"retention.bytes": 1999}, "a partition keeps 1,999 bytes, and 1,000 bytes were sent"),
+    ],
+)
+def test_a_topic_that_forgets_is_not_judged_by_its_ends_and_says_so(
+    config: dict[str, Any], why: str
+) -> None:
+    finished_run = of_topic(config)
+    assert uncounted(finished_run, 5, is_exact=True) is None
+    once = checked(finished_run, report_runs.metrics(records=5))
+    assert once.invalid == ()
+    [warning] = once.warnings
+    assert warning.startswith("the records read were not compared") and why in warning
+    assert checked(once, report_runs.metrics(records=5)) is once  # not a second time
+
+
+def test_bytes_that_were_not_counted_may_be_too_many() -> None:
+    warning = unchecked(of_topic({"retention.bytes": 10**9}, sent_bytes=None))
+    assert warning is not None and "an unknown number of bytes" in warning
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"log.cleanup.policy": "compact"},
+        {"log.retention.minutes": 1},
+        {"log.retention.hours": 0.01},
+        {"log.retention.bytes": 1},
+    ],
+)
+def test_what_the_brokers_are_told_counts_unless_the_topic_says_otherwise(
+    properties: dict[str, Any],
+) -> None:
+    assert unchecked(of_topic({}, properties)) is not None
+    own = {"cleanup.policy": "delete", "retention.ms": -1, "retention.bytes": -1}
+    assert unchecked(of_topic(own, properties)) is None
+
+
+def test_a_run_that_took_longer_needs_a_longer_retention() -> None:
+    finished_run = of_topic({"retention.ms": 300_000})
+    assert unchecked(finished_run) is None
+    anchors = tuple(ClockAnchor(monotonic_ns=int(s * 1e9), wall_ns=0) for s in (1000, 1100))
+    assert unchecked(replace(finished_run, anchors=anchors)) is not None
 
 
 def test_an_interrupted_run_is_invalid_whatever_it_read() -> None:

@@ -104,13 +104,13 @@ def _open(number: int, directory: Path, limits_ms: Sequence[float]) -> _OpenRun:
     run = RunDirectory(directory).run()
     files = {trace: traces.files(directory, trace) for trace in traces.READ}
     last = max((f.last_intended_ns for f in files["sent"] if f.last_intended_ns), default=None)
-    experiment = run.spec
-    objective_ms = experiment.objective.latency_ms if experiment.objective else None
+    spec = run.spec
+    objective_ms = spec.objective.latency_ms if spec.objective else None
     own = () if objective_ms is None else (objective_ms,)
     rising = tuple(sorted({*map(float, limits_ms), *own}))
     if len(rising) > MOST_LIMITS:
         raise BadInput(f"{len(rising)} latency limits are too many", f"at most {MOST_LIMITS}")
-    stale_ms = experiment.timeliness_ms
+    stale_ms = spec.timeliness_ms
     columns = RunColumns(
         number=number,
         timeline=Timeline.of(run, last),
@@ -167,17 +167,17 @@ def _read(spark: SparkSession, trace: str, runs: Sequence[_OpenRun]) -> DataFram
 
 
 def _metrics(run: _OpenRun, collected: Summary, records: int | None) -> RunMetrics:
-    experiment, sent, line = run.run.spec, run.rows("sent"), run.columns.timeline
+    spec, sent, line = run.run.spec, run.rows("sent"), run.columns.timeline
     assembly = Assembly(
         run=run.run.id,
         timeline=line,
         run_summary=collected.of_run(run.columns.number),
         limits_ms=run.limits_ms,
-        spec=experiment,
+        spec=spec,
         disturbance=run.run.disturbance,
         records=records,
         requests=traces.requests(
-            run.files["requests"], line.from_ns, line.to_ns, topic=experiment.topic.name
+            run.files["requests"], line.from_ns, line.to_ns, topic=spec.topic.name
         ),
     )
     if assembly.rows != sent:

@@ -15,8 +15,9 @@ from confluent_kafka import KafkaException
 from py4j.protocol import Py4JError
 
 from penstock.autoscaler.channel import HEARTBEAT_S, HostLink
-from penstock.domain.autoscaling import Answer, Command, Cycle
+from penstock.domain.autoscaling import Answer, Command
 from penstock.domain.errors import PenstockError
+from penstock.domain.lake.cycle import Cycle, Cycles
 from penstock.domain.lake.plan import Plan
 from penstock.domain.lake.report import LaneReport
 from penstock.lake.checkpoint import Checkpoint
@@ -49,7 +50,7 @@ class Agent:
         self._idle_s = cycle_s + _IDLE_S
         # Each with its time by the monotonic clock.
         self._landed: deque[tuple[Landed, float]] = deque()
-        self._last_s: float | None = None
+        self._lane_cycles = Cycles()
         self._positions: dict[str, int] = {}
         self._plan = checkpoint.plan()
         # What lanes hold as far as known: by an acknowledged plan, or by their reports.
@@ -64,7 +65,8 @@ class Agent:
         self._coming: Plan | None = None
         self._coming_s = float("-inf")
         self._scarce: tuple[int, float] | None = None
-        self._was_behind = False
+        # Whether the last micro-batch left a backlog, in any lane: then the next one begins at once.
+        self._is_behind = False
         # The last landed micro-batch, and since when the next one runs. One without a report is
         # repeated when the pipeline restarts.
         self._landed_batch = checkpoint.newest_report
@@ -175,13 +177,11 @@ class Agent:
     # --- what lanes did ------------------------------------------------------------------------------
 
     def _cycles(self) -> list[Cycle]:
-        cycles = []
+        cycles: list[Cycle] = []
         while self._landed:
             landed, at_s = self._landed.popleft()
             self._landed_s = time.monotonic()
             self._landed_batch, self._busy_since_s = landed.report.batch, None
-            took_s = 0.0 if self._last_s is None else at_s - self._last_s
-            self._last_s = at_s
             for lane in landed.report.lanes:
                 if self._plan is None:
                     self._saw(lane)
@@ -189,8 +189,8 @@ class Agent:
                     self._acknowledge(self._plan)
                     self._executors.give_back(self._busy_lanes)
                 self._positions |= {str(r.name): r.end for r in lane.ranges}
-                cycles.append(Cycle.of(lane, landed.at_ms, took_s, self._was_behind))
-            self._was_behind = landed.report.is_behind
+            cycles += self._lane_cycles.landed(landed.report, at_s, landed.at_ms)
+            self._is_behind = landed.report.is_behind
         return cycles
 
     def _saw(self, lane: LaneReport) -> None:
@@ -203,7 +203,7 @@ class Agent:
     def _busy_s(self) -> float:
         """For how long a micro-batch has been running, or should have been: its order exists, or
         the last one left a backlog, after which the next begins at once."""
-        if not self._was_behind and self._checkpoint.newest_order <= self._landed_batch:
+        if not self._is_behind and self._checkpoint.newest_order <= self._landed_batch:
             self._busy_since_s = None
             return 0.0
         if self._busy_since_s is None:

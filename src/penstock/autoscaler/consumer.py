@@ -22,8 +22,9 @@ from deltalake import DeltaTable
 
 from penstock.autoscaler.channel import HEARTBEAT_S, HostLink
 from penstock.autoscaler.group import consumers_path
-from penstock.domain.autoscaling import Answer, Command, Cycle
+from penstock.domain.autoscaling import Answer, Command
 from penstock.domain.errors import BadInput, GroupStopped, PenstockError
+from penstock.domain.lake.cycle import Cycle, Cycles
 from penstock.domain.lake.order import LaneTask, Obstacle, Order, Position, Range, next_order
 from penstock.domain.lake.partition import Partition
 from penstock.domain.lake.pipeline import Pipeline
@@ -112,6 +113,7 @@ class PlainConsumer:
         # When the main thread last finished a turn.
         self._turned_s = time.monotonic()
         self._is_behind = False
+        self._cycles = Cycles()
         # It was commanded to end.
         self.is_dismissed = False
         if (last := link.past()) is not None:
@@ -142,6 +144,7 @@ class PlainConsumer:
         if must_answer or cycle is not None:
             self._answer(cycle)
         if cycle is None:
+            self._cycles.rested()
             time.sleep(_IDLE_S)
 
     def _hold(self, command: Command) -> None:
@@ -189,16 +192,15 @@ class PlainConsumer:
         read = lane.work(task, self._pipeline, self._consumer, self._router)
         landed = self._landing.land(task.batch, lambda: [read])
         self._batch = task.batch
-        (report,) = landed.report.lanes
         self._positions |= landed.report.reached
         self._truncations.learn(landed.report)
         self._landed_s = time.monotonic()
-        self._is_behind = any(r.lag for r in report.ranges)
+        self._is_behind = landed.report.is_behind
         offsets = [TopicPartition(*p, at.offset) for p, at in self._positions.items()]
         with suppress(KafkaException):  # for tools only: the ledger has the positions
             self._consumer.commit(offsets)
-        # It is timed from its own start, so it did not idle.
-        return Cycle.of(report, landed.at_ms, time.monotonic() - began_s, was_behind=True)
+        (cycle,) = self._cycles.landed(landed.report, self._landed_s, landed.at_ms)
+        return cycle
 
     def _known_id(self, topic: str, now: str) -> str:
         """The id as the group first saw it: a re-created topic is another topic."""

@@ -79,6 +79,7 @@ class Topics:
             if not is_warned:
                 warn(f"no broker answers, so the autoscaler waits: {why}")
             is_warned = True
+            # Without a limit, so not `wait_until`: the warning says what is awaited.
             time.sleep(_PAUSE_S)
 
     def refuse_others(self, group: FindId) -> None:
@@ -208,16 +209,20 @@ class Reader:
         self._consumer.assign([self._place])
 
     def _marks(self) -> tuple[int, int]:
-        """Begin and end offsets. Retries, since not every broker knows a new topic at once."""
-        deadline = time.monotonic() + REQUEST_S
-        while True:
-            try:
-                low, high = self._consumer.get_watermark_offsets(self._place, timeout=REQUEST_S)
-                return low, high
-            except KafkaException as error:
-                if error.args[0].code() not in _UNHEARD or time.monotonic() >= deadline:
-                    raise
-            time.sleep(0.1)
+        """Begin and end offsets. Waits, since not every broker knows a new topic at once; raises
+        Kafka's own error if it stays unknown, by which callers tell what to do."""
+        holds_within(REQUEST_S, self._is_known, every_s=0.1)
+        low, high = self._consumer.get_watermark_offsets(self._place, timeout=REQUEST_S)
+        return low, high
+
+    def _is_known(self) -> bool:
+        try:
+            self._consumer.get_watermark_offsets(self._place, timeout=REQUEST_S)
+        except KafkaException as error:
+            if error.args[0].code() in _UNHEARD:
+                return False
+            raise
+        return True
 
     def close(self) -> None:
         self._consumer.close()

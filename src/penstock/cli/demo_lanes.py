@@ -22,7 +22,10 @@ from penstock.kafka.waiting import wait_until
 from penstock.testbed.cluster import Cluster
 
 _TOPIC, _PARTITIONS, _MOST_LANES = "demo-lanes", 8, 8
-# What a lane's sink takes, so that a few hundred messages/s are enough to fill it.
+# What a lane's sink takes, so that a few hundred messages/s are enough to fill it. It is also the
+# capacity that is assumed at first. The limit is in bytes of keys and values, the capacity in bytes
+# as stored; the load is random values without compression, so these differ only by the headers of
+# batches and records, 70 bytes for a message of 1,000.
 _LANE_BYTES_PER_S = 150_000
 _LOW_PER_S, _HIGH_PER_S = 80, 480
 _LOW_S, _HIGH_S, _AGAIN_S = 8, 15, 60

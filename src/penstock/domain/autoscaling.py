@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
 from penstock.domain import plugins
+from penstock.domain.lake.cycle import Cycle
 from penstock.domain.lake.partition import Partition, check_name
-from penstock.domain.lake.report import LaneReport
 from penstock.domain.value import Bound, Doc, Value
 
 
@@ -161,45 +161,6 @@ class Command(Message):
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_names(self.lanes)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cycle(Value):
-    """One cycle of a lane: from one micro-batch to the next."""
-
-    checks_types = False  # there are many
-
-    lane: int
-    took_s: Annotated[float, Doc("from the end of the one before")]
-    is_saturated: Annotated[
-        bool, Doc("more was waiting than it took; other cycles do not show capacity")
-    ]
-    size_bytes: Annotated[int, Doc("of keys and values")]
-    offsets: Annotated[Mapping[str, int], Doc("partition → number of offsets read")] = field(
-        default_factory=dict
-    )
-    oldest_s: Annotated[
-        float | None, Doc("age of its oldest record when it became readable in the lake")
-    ] = None
-    records: int = 0
-    rejects: Annotated[Mapping[str, int], Doc("kind of reason → records rejected for it")] = field(
-        default_factory=dict
-    )
-
-    @classmethod
-    def of(cls, report: LaneReport, landed_ms: int, took_s: float, was_behind: bool) -> Cycle:
-        """Saturated if records were waiting at its start, so that it did not idle, and at its end."""
-        ages_s = report.ages_s(landed_ms)
-        return cls(
-            lane=report.lane,
-            took_s=took_s,
-            is_saturated=was_behind and report.is_saturated and not report.troubles,
-            size_bytes=report.size_bytes,
-            offsets={str(r.name): r.end - r.start for r in report.ranges},
-            oldest_s=ages_s[0] if ages_s else None,
-            records=report.records,
-            rejects=report.rejects,
-        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Measures the capacity of a lane: bytes/s that it lands while more is waiting (S2's bin size).
 
-Only saturated cycles count. A lane that reached the end of its partitions waited for producers, so
-its speed shows how fast they wrote, not how fast it reads.
+Only saturated cycles count (`Cycles` has the rule). A lane that reached the end of its partitions
+waited for producers, so its speed shows how fast they wrote, not how fast it reads.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from pathlib import Path
 import numpy as np
 from pyspark.sql import SparkSession
 
+from penstock.domain.lake.cycle import Cycle, Cycles
 from penstock.domain.lake.partition import Partition
 from penstock.domain.lake.pipeline import Pipeline, Stream
-from penstock.domain.lake.report import BatchReport
+from penstock.domain.lake.report import BatchReport, LaneReport
 from penstock.domain.progress import Progress, silent
 from penstock.kafka.log_sizes import LogSizes
 from penstock.lake import query
@@ -58,28 +59,23 @@ TELEMETRY = JsonDecoder(
 
 
 @dataclass(frozen=True)
-class Cycle:
-    """One saturated micro-batch of one lane. Times in seconds; `rest` is Spark and waiting."""
+class SaturatedCycle:
+    """A saturated cycle, with what its lane reported."""
 
-    rows: int
-    size_bytes: int
-    cycle: float
-    gather: float
-    decode: float
-    write: float
-    commit: float
-
-    @property
-    def rest(self) -> float:
-        return max(0.0, self.cycle - self.gather - self.decode - self.write - self.commit)
-
-    @property
-    def bytes_per_s(self) -> float:
-        return self.size_bytes / self.cycle
+    cycle: Cycle
+    report: LaneReport
+    commit_s: float
 
     @property
     def rows_per_s(self) -> float:
-        return self.rows / self.cycle
+        return self.report.rows / self.cycle.took_s
+
+    @property
+    def phase_s(self) -> dict[str, float]:
+        """The time of each of `PHASES`; `rest` is Spark and waiting."""
+        known_s = (self.report.gather_s, self.report.decode_s, self.report.write_s, self.commit_s)
+        rest_s = max(0.0, self.cycle.took_s - sum(known_s))
+        return dict(zip(PHASES, (*known_s, rest_s), strict=True))
 
 
 @dataclass(frozen=True)
@@ -120,7 +116,7 @@ class Capacity:
 
 
 def summarise(
-    cycles: Sequence[Cycle], idle: int, stored_share: float | None = None
+    cycles: Sequence[SaturatedCycle], idle: int, stored_share: float | None = None
 ) -> Capacity | None:
     """None if no cycle was saturated: then the capacity is not known."""
     if not cycles:
@@ -128,44 +124,30 @@ def summarise(
     return Capacity(
         cycles=len(cycles),
         idle=idle,
-        bytes_per_s=Spread.of([c.bytes_per_s for c in cycles]),
+        bytes_per_s=Spread.of([c.cycle.bytes_per_s for c in cycles]),
         rows_per_s=Spread.of([c.rows_per_s for c in cycles]),
-        cycle_s=Spread.of([c.cycle for c in cycles]),
-        phase_s={phase: statistics.median(getattr(c, phase) for c in cycles) for phase in PHASES},
+        cycle_s=Spread.of([c.cycle.took_s for c in cycles]),
+        phase_s={phase: statistics.median(c.phase_s[phase] for c in cycles) for phase in PHASES},
         stored_share=stored_share,
     )
 
 
-def saturated(landed: Iterable[tuple[float, Landed]]) -> tuple[list[Cycle], int]:
-    """The saturated cycles of all lanes, and the number of other cycles.
+def saturated(landed: Iterable[tuple[float, Landed]]) -> tuple[list[SaturatedCycle], int]:
+    """The saturated cycles of all lanes after the warm-up, and the number of other cycles.
 
-    `landed` are micro-batches, each with the time at which it was landed. A cycle lasts from one to
-    the next. It is saturated if more was waiting at its beginning and at its end.
+    `landed` are micro-batches, each with the time at which it was landed.
     """
-    cycles: list[Cycle] = []
+    saturated_cycles: list[SaturatedCycle] = []
     idle = 0
-    before: float | None = None
-    behind: set[int] = set()
+    cycles = Cycles()
     for number, (at_s, batch) in enumerate(landed):
-        for lane in batch.report.lanes:
-            is_saturated = lane.lane in behind and lane.is_saturated
-            (behind.add if lane.is_saturated else behind.discard)(lane.lane)
-            if not is_saturated or before is None or number < _WARM_UP:
+        of_lanes = cycles.landed(batch.report, at_s, batch.at_ms)
+        for cycle, report in zip(of_lanes, batch.report.lanes, strict=True):
+            if cycle.is_saturated and number >= _WARM_UP:
+                saturated_cycles.append(SaturatedCycle(cycle, report, batch.commit_s))
+            else:
                 idle += 1
-                continue
-            cycles.append(
-                Cycle(
-                    rows=lane.rows,
-                    size_bytes=lane.size_bytes,
-                    cycle=at_s - before,
-                    gather=lane.gather_s,
-                    decode=lane.decode_s,
-                    write=lane.write_s,
-                    commit=batch.commit_s,
-                )
-            )
-        before = at_s
-    return cycles, idle
+    return saturated_cycles, idle
 
 
 def stored_share(

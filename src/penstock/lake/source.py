@@ -167,6 +167,7 @@ class OrderBook:
             except BrokersUnavailable:
                 # If Spark reads only what is there, no next order means the end to it.
                 must_wait = must_wait or self._is_once
+            # A pace, not a wait for something: Spark asks again at once, for as long as it runs.
             time.sleep(_PAUSE_S)
             if not must_wait or (last.number >= 0 and self._job.checkpoint.is_asked_to_stop):
                 return last
@@ -286,6 +287,8 @@ class OrderBook:
                     f"micro-batch {order.number} was not repeated: no broker answered",
                     "nothing of it was landed; start the pipeline again when Kafka is back",
                 )
+            # Without a limit, so not `wait_until`: what is awaited is reported (`_explained`), and
+            # only the user's wish to stop ends it.
             time.sleep(_PAUSE_S)
 
     # --- messages to the driver --------------------------------------------------------------------

@@ -15,10 +15,10 @@ ranges         whether a value lies within what was measured
 reading        consumers that always have more to read
 record_batch   sizes of Kafka's record batches, and what they take on disk
 requests       sizes of produce requests around them, and on the wire
-storage        disks and network of brokers: use, time until full, retention that fits, imbalance
+storage        disks and network of brokers: use by broker, retention that fits
 three_stages   S0's rule for the latency of producers that batch
 throughput     producers that always have more to send, and their overhead
-traffic        what a predicted run takes of networks and disks
+traffic        what a predicted run takes of networks and disks: time until full, imbalance
 workers        who simulates the runs of a fit
 """
 

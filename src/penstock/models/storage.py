@@ -4,7 +4,8 @@ Symbols:
 
     w_i     bytes/s of record batches that broker i leads, R_i·S_b·batches (`throughput`)
     r       replicas of each partition
-    H_i     bytes on broker i after T seconds: T·(1 + index share)·(what it leads + what it copies)
+    H_i     bytes on broker i after T seconds: T·(1 + index share)·(what it leads + what it copies);
+            T times `disk_bytes_per_s`
     index   one entry of 8 + 12 bytes (offset and time index) per `index.interval.bytes`, at most
             one per batch
 
@@ -39,20 +40,11 @@ class BrokerUse:
     network_in_bytes_per_s: Floats
     network_out_bytes_per_s: Floats
 
-    def stored_bytes(self, seconds: float) -> Floats:
-        """H."""
-        return self.disk_bytes_per_s * seconds
-
-    def seconds_until(self, capacity_bytes: float) -> Floats:
-        """Until each broker's disk is full; infinite for one that gets nothing."""
-        with np.errstate(divide="ignore"):
-            return np.asarray(capacity_bytes / self.disk_bytes_per_s)
-
     def retention_s(
         self, capacity_bytes: float, *, partitions: int = 0, segment_bytes: float = 0.0
     ) -> float:
         """The longest retention that fits the fullest broker, with room for the segments that are
-        being written, one per partition on it."""
+        being written, one per partition on it. Without segments: the time until it is full."""
         room = capacity_bytes - partitions * segment_bytes
         if room <= 0:
             raise BadInput(
@@ -61,11 +53,6 @@ class BrokerUse:
                 "use smaller segments (segment.bytes), fewer partitions or a larger disk",
             )
         return float(room / self.disk_bytes_per_s.max())
-
-    def imbalance_bytes(self, seconds: float = DAY_S) -> float:
-        """The fullest broker's disk less the emptiest one's."""
-        stored = self.stored_bytes(seconds)
-        return float(stored.max() - stored.min())
 
 
 def broker_use(

@@ -32,7 +32,7 @@ from penstock.runs.fresh_topic import fresh_topic
 from penstock.runs.run_directory import RunDirectory
 from penstock.runs.sampling import Sampler
 from penstock.runs.settled_ends import settled_ends
-from penstock.runs.validity import uncounted
+from penstock.runs.validity import unchecked, uncounted
 from penstock.runs.warm_up import state_of, warm_up_run
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.fault_injector import FaultInjector
@@ -286,6 +286,8 @@ def _warnings(run: Run) -> tuple[str, ...]:
     if run.unreadable:
         listed = ", ".join(map(str, run.unreadable))
         warnings.append(f"partitions {listed} have no leader: what they hold counts as lost")
+    if (why := unchecked(run)) is not None:
+        warnings.append(why)
     steps = len(run.spec.network_profile.steps) if run.spec.network_profile else 0
     applied = sum(event.sentence.startswith("network step") for event in run.events)
     if applied < steps:

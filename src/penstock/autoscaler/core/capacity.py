@@ -1,4 +1,4 @@
-"""Capacity of lanes: bytes/s in cycles in which more was waiting than the lane took. Pure.
+"""Capacity of lanes: bytes/s in saturated cycles (`Cycles` has the rule). Pure.
 
 It is the median of the last eight saturated cycles, so that one slow write matters little. Until
 there is one, it is the median of the other lanes, or the configured value. What a lane did recently
@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from penstock.domain.autoscaling import Cycle
+from penstock.domain.lake.cycle import Cycle
 
 _CYCLES = 8
 # A lane is doubted if there are this many others and it exceeds this multiple of their median.

@@ -17,9 +17,11 @@ import numpy.typing as npt
 from penstock.autoscaler.core.actions import Action, Decided, HandedOver, Send
 from penstock.autoscaler.core.controller import Controller
 from penstock.autoscaler.core.write_speed import PERIOD_S, Sample, WriteSpeed
-from penstock.domain.autoscaling import Answer, Autoscaling, Command, Cycle, Measurement
+from penstock.domain.autoscaling import Answer, Autoscaling, Command, Measurement
+from penstock.domain.lake.cycle import Cycles
 from penstock.domain.lake.partition import Partition
 from penstock.domain.lake.plan import even_plan
+from penstock.domain.lake.report import BatchReport, LandedRange, LaneReport
 
 Array = npt.NDArray[np.float64]
 # Number of records of a landed range whose age is sampled.
@@ -106,8 +108,10 @@ class _World:
         every = even_plan(rig.lanes, self._names).lanes
         held = {n: partitions for n, partitions in enumerate(every) if partitions}
         self._plan = self._coming = Command(version=-1, lanes=held)
+        # Of the current micro-batch: where partitions ended when it began, and what it takes.
+        self._ends: Array = np.zeros(0)
         self._takes: Array = np.zeros(0)
-        self._was_behind = False
+        self._cycles = Cycles()
         self._ages: list[Array] = []
         self._weights: list[Array] = []
         self._lane_s = 0.0
@@ -154,7 +158,8 @@ class _World:
     def begin_batch(self, now_s: float) -> float:
         """Begin a micro-batch; returns when it ends."""
         self._plan = self._coming
-        waiting = self._arrived_by(now_s) - self._reached
+        self._ends = self._arrived_by(now_s)
+        waiting = self._ends - self._reached
         self._takes = np.zeros(len(waiting))
         slowest_s = 0.0
         for held in self._plan.lanes.values():
@@ -168,34 +173,43 @@ class _World:
         return now_s + fixed_s + slowest_s
 
     def end_batch(self, began_s: float, now_s: float) -> None:
-        waiting = self._arrived_by(began_s) - self._reached - self._takes
+        report = self._report()
         for number in np.flatnonzero(self._takes).tolist():
             self._note(number, self._takes[number], now_s)
         self._reached += self._takes
         counted_s = min(now_s, self._seconds) - max(began_s, self._lead_s)
         self._lane_s += len(self._plan.lanes) * max(0.0, counted_s)
-        cycles, behind = [], set()
-        for lane, held in self._plan.lanes.items():
-            if (waiting[[self._number[name] for name in held]] >= 1).any():
-                behind.add(lane)
-            offsets = {name: int(self._takes[self._number[name]]) for name in held}
-            cycle = Cycle(
-                lane=lane,
-                took_s=now_s - began_s,
-                is_saturated=self._was_behind and lane in behind,
-                size_bytes=round(sum(offsets.values()) * self._rig.record_bytes),
-                offsets={name: n for name, n in offsets.items() if n},
-            )
-            cycles.append(cycle)
-        self._was_behind = bool(behind)
         answer = Answer(
             host=0,
             version=self._plan.version,
             lanes=self._plan.lanes,
             positions={str(n): int(at) for n, at in zip(self._names, self._reached, strict=True)},
-            cycles=tuple(cycles),
+            cycles=self._cycles.landed(report, now_s, round(1000 * now_s)),
         )
         self._do(self._it.on_answer(answer, now_s))
+
+    def _report(self) -> BatchReport:
+        """What the lanes with work would report of the current micro-batch."""
+        starts, ends = self._reached.astype(int), self._ends.astype(int)
+        takes = self._takes.astype(int)
+        lanes = []
+        for lane, held in self._plan.lanes.items():
+            ranges = tuple(
+                LandedRange(
+                    topic=self._names[n].topic,
+                    partition=self._names[n].number,
+                    start=int(starts[n]),
+                    end=int(starts[n] + takes[n]),
+                    known_end=int(ends[n]),
+                    lost_from=int(starts[n]),
+                    size_bytes=round(takes[n] * self._rig.record_bytes),
+                )
+                for n in map(self._number.__getitem__, held)
+                if ends[n] > starts[n]
+            )
+            if ranges:
+                lanes.append(LaneReport(batch=0, lane=lane, ranges=ranges))
+        return BatchReport(batch=0, lanes=tuple(lanes))
 
     def _note(self, number: int, records: float, now_s: float) -> None:
         """Add the ages of the next records of a partition."""

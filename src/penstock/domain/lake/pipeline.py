@@ -119,7 +119,10 @@ class Pipeline(Value):
     lane_limit_bytes_per_s: Annotated[
         float | None,
         Bound(gt=0),
-        Doc("throttle: a lane lands no more than this, to protect the storage"),
+        Doc(
+            "throttle: a lane lands no more than this, in bytes of keys and values, to protect the "
+            "storage; `autoscaling.lane_capacity_bytes_per_s` is in bytes as the brokers store them"
+        ),
     ] = None
     every_s: Annotated[
         float,

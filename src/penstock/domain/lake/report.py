@@ -104,7 +104,10 @@ class LaneReport(Value):
     ended_ms: Annotated[int, Doc("when it had written its files, Unix")] = 0
     oldest_ms: Annotated[int | None, Doc("the first record's time, Unix")] = None
     newest_ms: Annotated[int | None, Doc("the last record's time, Unix")] = None
-    troubles: Annotated[tuple[str, ...], Doc("what Kafka's client complained of")] = ()
+    troubles: Annotated[
+        tuple[str, ...],
+        Doc("what may have cost it time: complaints of Kafka's client, records that hang"),
+    ] = ()
     rejects: Annotated[Mapping[str, int], Doc("kind of reason → records rejected for it")] = field(
         default_factory=dict
     )
@@ -114,8 +117,9 @@ class LaneReport(Value):
         return sum(r.size_bytes for r in self.ranges)
 
     @property
-    def is_saturated(self) -> bool:
-        """More was waiting than it took."""
+    def is_behind(self) -> bool:
+        """Whether it ended, by bytes or by time, before an end that was known: more was waiting
+        than it took. Whether its cycle was saturated: see `Cycles`."""
         return any(r.lag for r in self.ranges)
 
     @property
@@ -167,8 +171,8 @@ class BatchReport(Value):
 
     @property
     def is_behind(self) -> bool:
-        """Whether a lane ended, by bytes or by time, before the end that was known."""
-        return any(r.lag for lane in self.lanes for r in lane.ranges)
+        """Whether a lane is."""
+        return any(lane.is_behind for lane in self.lanes)
 
     @property
     def files(self) -> dict[str, list[LandedFile]]:
