@@ -103,8 +103,8 @@ if TYPE_CHECKING:
     from penstock.domain.run import Run as Run
     from penstock.domain.scenario import Scenario as Scenario
     from penstock.domain.settings import ProducerSettings as ProducerSettings
+    from penstock.domain.shapes import CurvePoint as CurvePoint
     from penstock.domain.shapes import Finding as Finding
-    from penstock.domain.shapes import Point as Point
     from penstock.domain.shapes import Shape as Shape
     from penstock.domain.sizes import Sizes as Sizes
     from penstock.domain.sizes.lognormal import LognormalSizes as LognormalSizes
@@ -142,10 +142,10 @@ if TYPE_CHECKING:
     from penstock.models.path.predict import Prediction as Prediction
     from penstock.models.path.predict import Saturated as Saturated
     from penstock.planner.partitioning import Partitioning as Partitioning
-    from penstock.planner.partitioning import Partitions as Partitions
+    from penstock.planner.partitioning import PartitioningSolution as PartitioningSolution
     from penstock.planner.strategies import Strategy as Strategy
     from penstock.producer.policies import AdaptivePolicy as AdaptivePolicy
-    from penstock.producer.situation import Choice as Choice
+    from penstock.producer.situation import Adjustment as Adjustment
     from penstock.producer.situation import Configuration as Configuration
     from penstock.producer.situation import Outlook as Outlook
     from penstock.producer.situation import Situation as Situation
@@ -154,7 +154,7 @@ if TYPE_CHECKING:
     from penstock.runs.experiments.kinds.experiment_kind import SHARED_AXES as SHARED_AXES
     from penstock.runs.experiments.kinds.experiment_kind import FactFigure as FactFigure
     from penstock.runs.experiments.kinds.experiment_kind import load_of as load_of
-    from penstock.runs.experiments.measured import Measured as Measured
+    from penstock.runs.experiments.point_figures import PointFigures as PointFigures
     from penstock.specs.loader import dump_yaml as dump_yaml
     from penstock.testbed.capabilities import Capabilities as Capabilities
     from penstock.testbed.cluster import Cluster as Cluster

@@ -12,7 +12,7 @@ import pytest
 
 from penstock.autoscaler import consumer as module
 from penstock.autoscaler.consumer import PlainConsumer, ending
-from penstock.domain.autoscaling import Answer, Command
+from penstock.domain.autoscaling import Command, HostAnswer
 from penstock.domain.errors import BadInput, PenstockError
 from penstock.domain.lake.order import Position
 from penstock.domain.lake.partition import Partition
@@ -26,7 +26,7 @@ class Link:
 
     def __init__(self, last: Command | None = None) -> None:
         self.last = last
-        self.answers: list[Answer] = []
+        self.answers: list[HostAnswer] = []
 
     def past(self) -> Command | None:
         return self.last
@@ -34,7 +34,7 @@ class Link:
     def command(self, timeout_s: float) -> Command | None:
         return None
 
-    def answer(self, answer: Answer) -> None:
+    def answer(self, answer: HostAnswer) -> None:
         self.answers.append(answer)
 
     def close(self) -> None: ...

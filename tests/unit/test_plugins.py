@@ -77,7 +77,7 @@ EXAMPLES = {
     "penstock.adaptive_policies": Example(
         """
         from dataclasses import dataclass
-        from penstock import AdaptivePolicy, Choice
+        from penstock import Adjustment, AdaptivePolicy
 
         @dataclass(frozen=True, kw_only=True)
         class Stairs(AdaptivePolicy):
@@ -85,7 +85,7 @@ EXAMPLES = {
             kind = "stairs"
 
             def decide(self, situation):
-                return Choice(configuration=situation.now, sentence="nothing changes")
+                return Adjustment(configuration=situation.now, sentence="nothing changes")
         """,
         "adapting",
         {"policy": {"kind": "stairs"}},

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.autoscaler.core.policies.fixed import Range
+from penstock.autoscaler.core.policies.fixed import RangePolicy
 from penstock.autoscaler.core.simulator import Rig, Shift, equal_parts, simulate
 from penstock.domain.autoscaling import Autoscaling
 
@@ -40,7 +40,7 @@ def test_more_lanes_when_one_is_not_enough_and_fewer_when_it_is() -> None:
 
 
 def test_without_enough_lanes_what_waits_grows_old_and_is_counted() -> None:
-    one = Autoscaling(policy=Range(), lanes=1, lane_capacity_bytes_per_s=800)
+    one = Autoscaling(policy=RangePolicy(), lanes=1, lane_capacity_bytes_per_s=800)
     outcome = simulate(one, steady(1000.0, 1000.0), 30.0, RIG)
     # A micro-batch lands 1,000 in 1.2 s of 2,000 that come per second.
     assert outcome.left == pytest.approx(60_000 - 25_000, rel=0.1)
@@ -48,7 +48,7 @@ def test_without_enough_lanes_what_waits_grows_old_and_is_counted() -> None:
 
 
 def test_kafkas_assignment_stays_as_it_is() -> None:
-    fixed = Autoscaling(policy=Range(), lanes=2, lane_capacity_bytes_per_s=800)
+    fixed = Autoscaling(policy=RangePolicy(), lanes=2, lane_capacity_bytes_per_s=800)
     shifts = [Shift(0.0, (300.0, 300.0, 0.0, 0.0)), Shift(20.0, (0.0, 0.0, 300.0, 300.0))]
     outcome = simulate(fixed, shifts, 40.0, RIG)
     assert [decided.lanes for decided in outcome.decisions] == [2]

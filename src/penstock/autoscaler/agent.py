@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException
 from py4j.protocol import Py4JError
 
 from penstock.autoscaler.channel import HEARTBEAT_S, HostLink
-from penstock.domain.autoscaling import Answer, Command, Cycle
+from penstock.domain.autoscaling import Command, HostAnswer, LaneCycle
 from penstock.domain.errors import PenstockError
 from penstock.domain.lake.plan import Plan
 from penstock.domain.lake.report import LaneReport
@@ -174,7 +174,7 @@ class Agent:
 
     # --- what lanes did ------------------------------------------------------------------------------
 
-    def _cycles(self) -> list[Cycle]:
+    def _cycles(self) -> list[LaneCycle]:
         cycles = []
         while self._landed:
             landed, at_s = self._landed.popleft()
@@ -189,7 +189,7 @@ class Agent:
                     self._acknowledge(self._plan)
                     self._executors.give_back(self._busy_lanes)
                 self._positions |= {str(r.name): r.end for r in lane.ranges}
-                cycles.append(Cycle.of(lane, landed.at_ms, took_s, self._was_behind))
+                cycles.append(LaneCycle.of(lane, landed.at_ms, took_s, self._was_behind))
             self._was_behind = landed.report.is_behind
         return cycles
 
@@ -210,8 +210,8 @@ class Agent:
             self._busy_since_s = time.monotonic()
         return time.monotonic() - self._busy_since_s
 
-    def _answer(self, cycles: list[Cycle]) -> None:
-        answer = Answer(
+    def _answer(self, cycles: list[LaneCycle]) -> None:
+        answer = HostAnswer(
             host=0,
             version=self._acknowledged,
             lanes=self._holds,

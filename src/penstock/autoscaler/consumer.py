@@ -22,7 +22,7 @@ from deltalake import DeltaTable
 
 from penstock.autoscaler.channel import HEARTBEAT_S, HostLink
 from penstock.autoscaler.group import consumers_path
-from penstock.domain.autoscaling import Answer, Command, Cycle
+from penstock.domain.autoscaling import Command, HostAnswer, LaneCycle
 from penstock.domain.errors import BadInput, GroupStopped, PenstockError
 from penstock.domain.lake.order import LaneTask, Obstacle, Order, Position, Range, next_order
 from penstock.domain.lake.partition import Partition
@@ -104,7 +104,7 @@ class PlainConsumer:
         self._held: set[Partition] = set()
         self._positions: dict[Partition, Position] = {}
         self._truncations = Truncations()
-        self._last = Answer(host=number)
+        self._last = HostAnswer(host=number)
         self._answered_s = float("-inf")
         self._answering = threading.Lock()
         self._ended = threading.Event()
@@ -154,7 +154,7 @@ class PlainConsumer:
         self._positions = {p: at for p, at in self._positions.items() if p in self._held}
         self._positions |= reached(self._pipeline, new)
 
-    def _cycle(self) -> Cycle | None:
+    def _cycle(self) -> LaneCycle | None:
         """None if there was nothing to read, or it is not due yet: every cycle makes files."""
         is_due = self._is_behind or time.monotonic() - self._landed_s >= self._pipeline.every_s
         if not self._held or not is_due:
@@ -198,7 +198,7 @@ class PlainConsumer:
         with suppress(KafkaException):  # for tools only: the ledger has the positions
             self._consumer.commit(offsets)
         # It is timed from its own start, so it did not idle.
-        return Cycle.of(report, landed.at_ms, time.monotonic() - began_s, was_behind=True)
+        return LaneCycle.of(report, landed.at_ms, time.monotonic() - began_s, was_behind=True)
 
     def _known_id(self, topic: str, now: str) -> str:
         """The id as the group first saw it: a re-created topic is another topic."""
@@ -209,9 +209,9 @@ class PlainConsumer:
             self._ids[topic] = file.read_text()
         return self._ids[topic]
 
-    def _answer(self, cycle: Cycle | None) -> None:
+    def _answer(self, cycle: LaneCycle | None) -> None:
         held = tuple(map(str, sorted(self._held)))
-        answer = Answer(
+        answer = HostAnswer(
             host=self._number,
             version=self._version,
             lanes={self._number: held} if held else {},
@@ -230,7 +230,7 @@ class PlainConsumer:
                     with suppress(KafkaException, BufferError):  # no broker: try at the next beat
                         self._say(self._last)
 
-    def _say(self, answer: Answer) -> None:
+    def _say(self, answer: HostAnswer) -> None:
         now_s = time.monotonic()
         busy_s = now_s - self._turned_s
         self._link.answer(replace(answer, busy_s=busy_s, at_ms=round(time.time() * 1000)))

@@ -83,7 +83,7 @@ class Cycle:
 
 
 @dataclass(frozen=True)
-class Spread:
+class Quantiles:
     """A distribution in five numbers."""
 
     p5: float
@@ -93,7 +93,7 @@ class Spread:
     p95: float
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Spread:
+    def of(cls, values: Sequence[float]) -> Quantiles:
         return cls(*np.quantile(values, (0.05, 0.25, 0.5, 0.75, 0.95)).tolist())
 
 
@@ -105,9 +105,9 @@ class Capacity:
     # Cycles left out: not saturated, or during the warm-up.
     idle: int
     # Of keys and values.
-    bytes_per_s: Spread
-    rows_per_s: Spread
-    cycle_s: Spread
+    bytes_per_s: Quantiles
+    rows_per_s: Quantiles
+    cycle_s: Quantiles
     # Medians.
     phase_s: dict[str, float]
     # Stored bytes per byte of keys and values; none: the brokers do not report log sizes.
@@ -128,9 +128,9 @@ def summarise(
     return Capacity(
         cycles=len(cycles),
         idle=idle,
-        bytes_per_s=Spread.of([c.bytes_per_s for c in cycles]),
-        rows_per_s=Spread.of([c.rows_per_s for c in cycles]),
-        cycle_s=Spread.of([c.cycle for c in cycles]),
+        bytes_per_s=Quantiles.of([c.bytes_per_s for c in cycles]),
+        rows_per_s=Quantiles.of([c.rows_per_s for c in cycles]),
+        cycle_s=Quantiles.of([c.cycle for c in cycles]),
         phase_s={phase: statistics.median(getattr(c, phase) for c in cycles) for phase in PHASES},
         stored_share=stored_share,
     )

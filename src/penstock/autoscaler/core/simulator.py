@@ -14,10 +14,16 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from penstock.autoscaler.core.actions import Action, Decided, HandedOver, Send
+from penstock.autoscaler.core.actions import Action, LanesDecided, LanesHandedOver, Send
 from penstock.autoscaler.core.controller import Controller
 from penstock.autoscaler.core.write_speed import PERIOD_S, Sample, WriteSpeed
-from penstock.domain.autoscaling import Answer, Autoscaling, Command, Cycle, Measurement
+from penstock.domain.autoscaling import (
+    Autoscaling,
+    Command,
+    HostAnswer,
+    LaneCycle,
+    SpeedMeasurement,
+)
 from penstock.domain.lake.partition import Partition
 from penstock.domain.lake.plan import even_plan
 
@@ -57,7 +63,7 @@ class Simulated:
     lane_s: float
     # Records that were not landed at the end.
     left: float
-    decisions: tuple[Decided, ...]
+    decisions: tuple[LanesDecided, ...]
     hand_over_s: tuple[float, ...]
 
 
@@ -111,10 +117,10 @@ class _World:
         self._ages: list[Array] = []
         self._weights: list[Array] = []
         self._lane_s = 0.0
-        self._decisions: list[Decided] = []
+        self._decisions: list[LanesDecided] = []
         self._hand_over_s: list[float] = []
         self._do(self._it.on_hosts([0], 0.0))
-        self._do(self._it.on_answer(Answer(host=0, lanes=self._plan.lanes), 0.0))
+        self._do(self._it.on_answer(HostAnswer(host=0, lanes=self._plan.lanes), 0.0))
 
     def _arrived_by(self, now_s: float) -> Array:
         arrived = np.array([np.interp(now_s, self._times, column) for column in self._arrived.T])
@@ -136,7 +142,7 @@ class _World:
             if (measured := speed.speed) is not None:
                 speeds[str(name)] = measured
         if speeds:
-            self._do(self._it.on_measured(Measurement(at_ms=0, partitions=speeds), now_s))
+            self._do(self._it.on_measured(SpeedMeasurement(at_ms=0, partitions=speeds), now_s))
         self._do(self._it.on_tick(now_s))
 
     def _do(self, actions: list[Action]) -> None:
@@ -144,9 +150,9 @@ class _World:
             match action:
                 case Send(_, Command(verb="hold") as command):
                     self._coming = command
-                case Decided():
+                case LanesDecided():
                     self._decisions.append(action)
-                case HandedOver():
+                case LanesHandedOver():
                     self._hand_over_s.append(action.took_s)
 
     # --- the pipeline --------------------------------------------------------------------------------
@@ -179,7 +185,7 @@ class _World:
             if (waiting[[self._number[name] for name in held]] >= 1).any():
                 behind.add(lane)
             offsets = {name: int(self._takes[self._number[name]]) for name in held}
-            cycle = Cycle(
+            cycle = LaneCycle(
                 lane=lane,
                 took_s=now_s - began_s,
                 is_saturated=self._was_behind and lane in behind,
@@ -188,7 +194,7 @@ class _World:
             )
             cycles.append(cycle)
         self._was_behind = bool(behind)
-        answer = Answer(
+        answer = HostAnswer(
             host=0,
             version=self._plan.version,
             lanes=self._plan.lanes,
