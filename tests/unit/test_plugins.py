@@ -580,6 +580,19 @@ def test_the_documented_groups_are_those_that_there_are() -> None:
         assert hasattr(penstock, name), name
 
 
+def test_the_calls_in_the_table_of_groups_work() -> None:
+    situation = penstock.Situation(
+        now=penstock.Configuration(), predict=lambda configuration: penstock.Outlook()
+    )
+    problem = penstock.Partitioning(
+        throughput_mb_per_s=1, partition_mb_per_s=10, consumer_mb_per_s=20, most_brokers=3
+    )
+    names = {"penstock": penstock, "situation": situation, "problem": problem}
+    calls = re.findall(r"`(penstock\.\w+\(\)[^`]*)`", DOCS)
+    results = [type(eval(call, names)) for call in calls]
+    assert results == [penstock.Adjustment, penstock.PartitioningSolution]
+
+
 def test_the_documented_example_works(install: Install) -> None:
     code, project, workload = (
         re.findall(rf"```{language}\n(.*?)```", DOCS, re.DOTALL)[0]
