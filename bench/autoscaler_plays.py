@@ -18,11 +18,11 @@ from pyspark.sql import SparkSession
 
 from landed import ages_ms
 from penstock.autoscaler.core.actions import (
-    Commanded,
-    Decided,
-    Event,
-    HandedOver,
-    Measured,
+    AutoscalerEvent,
+    GroupMeasured,
+    LanesCommanded,
+    LanesDecided,
+    LanesHandedOver,
 )
 from penstock.autoscaler.core.simulator import Shift
 from penstock.autoscaler.scaling import scaled
@@ -189,7 +189,7 @@ class Stage:
         every = np.concatenate([ages_ms(seen.landed, place, from_ms), left])
         lanes = [lane for one in seen.landed for lane in one.report.lanes]
         lane_s = seen.lane_seconds(counts_s, ends_s)
-        decided = [event for _, event in seen.events if isinstance(event, Decided)]
+        decided = [event for _, event in seen.events if isinstance(event, LanesDecided)]
         cycles = Cycles()
         return Play(
             p50_ms=float(np.percentile(every, 50)),
@@ -207,12 +207,12 @@ class Stage:
             decisions=len(decided),
             moves=sum(event.moves for event in decided),
             measure_s=_measure_s(seen.events, trace, begins_s),
-            decide_s=[e.took_s for _, e in seen.events if isinstance(e, Commanded)],
-            hand_over_s=[e.took_s for _, e in seen.events if isinstance(e, HandedOver)],
+            decide_s=[e.took_s for _, e in seen.events if isinstance(e, LanesCommanded)],
+            hand_over_s=[e.took_s for _, e in seen.events if isinstance(e, LanesHandedOver)],
             hand_over_batches=[
                 seen.batches(at_s - e.took_s, at_s)
                 for at_s, e in seen.events
-                if isinstance(e, HandedOver)
+                if isinstance(e, LanesHandedOver)
             ],
             fixed_s=[
                 (
@@ -232,10 +232,10 @@ class Seen:
     def __init__(self) -> None:
         self.landed: list[Landed] = []
         self.positions: dict[int, int] = {}
-        self.events: list[tuple[float, Event]] = []
+        self.events: list[tuple[float, AutoscalerEvent]] = []
         self._lanes: list[tuple[float, int]] = []
 
-    def tell(self, event: Event) -> None:
+    def tell(self, event: AutoscalerEvent) -> None:
         self.events.append((time.monotonic(), event))
 
     def land(self, landed: Landed) -> None:
@@ -292,7 +292,9 @@ def _left_ages_ms(
     return np.array(left_ms)
 
 
-def _measure_s(events: Sequence[tuple[float, Event]], trace: Trace, began_s: float) -> list[float]:
+def _measure_s(
+    events: Sequence[tuple[float, AutoscalerEvent]], trace: Trace, began_s: float
+) -> list[float]:
     """From each change of a partition's rate until the monitor has it within a tenth for good; if
     it never has, as long as that rate held."""
     measured_s = []
@@ -302,7 +304,7 @@ def _measure_s(events: Sequence[tuple[float, Event]], trace: Trace, began_s: flo
         within = [
             (at_s - began_s - after.at_s, event.measurement.partitions)
             for at_s, event in events
-            if isinstance(event, Measured) and after.at_s <= at_s - began_s < end_s
+            if isinstance(event, GroupMeasured) and after.at_s <= at_s - began_s < end_s
         ]
         for partition, (old, new) in enumerate(zip(before.per_s, after.per_s, strict=True)):
             if abs(new - old) < 50:

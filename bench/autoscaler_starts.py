@@ -10,8 +10,8 @@ from penstock import specs
 from penstock.analysis.session import session
 from penstock.autoscaler.channel import ControllerLink
 from penstock.autoscaler.core.actions import (
-    Event,
-    Started,
+    AutoscalerEvent,
+    HostStarted,
 )
 from penstock.autoscaler.core.claim import Claimant
 from penstock.autoscaler.group import Group
@@ -47,8 +47,8 @@ def consumer_starts(cluster: Cluster, scratch: Path, times: int, say: Say) -> li
     link.begin()
     took_s: list[float] = []
 
-    def tell(event: Event) -> None:
-        took_s.extend([event.took_s] if isinstance(event, Started) else [])
+    def tell(event: AutoscalerEvent) -> None:
+        took_s.extend([event.took_s] if isinstance(event, HostStarted) else [])
 
     manager = ProcessHosts(file, tell)
     try:

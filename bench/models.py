@@ -46,7 +46,7 @@ from penstock.models.design import capacity_per_s
 from penstock.models.forecast import Forecast
 from penstock.models.observation import MeasuredLatency
 from penstock.models.reading import FittedReading, most_read
-from penstock.models.throughput import Throughput
+from penstock.models.throughput import SendThroughput
 from penstock.runs import campaign as campaigns
 from penstock.runs.clusters import Clusters, set_network
 from penstock.runs.run_directory import RunDirectory
@@ -156,7 +156,7 @@ def _all(plan: Sequence[Cell], out: Path, say: Callable[[str], None]) -> dict[st
 
 def _full(
     runs: Sequence[Scenario],
-    predicted: Mapping[str, Throughput | None],
+    predicted: Mapping[str, SendThroughput | None],
     out: Path,
     say: Callable[[str], None],
 ) -> list[float]:

@@ -22,7 +22,7 @@ from typing import Any
 
 from harness import Figure, Row, main
 from penstock.autoscaler.core.packing import Assignment, Pack, Problem
-from penstock.autoscaler.core.packing.keep import Keep, pack
+from penstock.autoscaler.core.packing.keep import KeepPacking, pack
 from penstock.autoscaler.core.packing.problem import fewest_lanes, lanes_of, moved_load
 from penstock.domain import plugins
 from penstock.domain.lake.partition import Partition
@@ -239,7 +239,7 @@ def _decision_ms(count: int, quick: bool, say: Say) -> Figure:
     repeats = (
         {32: 200, 1000: 20, 10_000: 3}[count] if quick else {32: 2000, 1000: 60, 10_000: 8}[count]
     )
-    default = Keep()
+    default = KeepPacking()
     current: dict[Partition, int] = {}
     took = []
     for step, now in enumerate(speeds(None, 10, repeats + 3, count)):

@@ -21,10 +21,10 @@ from penstock.models.path import (
     Arrivals,
     Line,
     Lines,
-    Machines,
     PathSpec,
     PathTimes,
     Physics,
+    SimulatedMachines,
     simulate,
 )
 from penstock.models.queueing import pollaczek_khinchine
@@ -101,7 +101,7 @@ def _speed(
 ) -> Figure:
     spec = PathSpec(partitions=6, linger_s=0 if batch == 1 else 1, batch_messages=batch)
     arrivals = _poisson(per_s, count, np.random.default_rng(1), partitions=6)
-    machines = Machines(cores=2)
+    machines = SimulatedMachines(cores=2)
     simulate(spec, _poisson(per_s, 100, np.random.default_rng(1), partitions=6), COSTS)
     speeds = []
     for turn in range(repeats):
@@ -219,7 +219,7 @@ def _core() -> Case:
         service_s,
         service_s**2,
         lambda arrivals, seed: simulate(
-            spec, arrivals, physics, machines=Machines(cores=1), seed=seed
+            spec, arrivals, physics, machines=SimulatedMachines(cores=1), seed=seed
         ),
         producers=300,
     )

@@ -13,7 +13,7 @@ from penstock.domain.network.delay_constant import ConstantDelay
 from penstock.domain.run import RunSpec
 from penstock.domain.settings import ProducerSettings
 from penstock.domain.workload import Payload, Workload
-from penstock.models.calibration import LeftOut
+from penstock.models.calibration import LeftOutRun
 from penstock.models.fitted import FittedModel
 from penstock.models.observation import BrokerWork, MeasuredLatency, Observation
 from penstock.models.path.physics import Physics
@@ -115,6 +115,6 @@ FITTED = FittedModel(
     path=replace(MODEL, scatter={"produce": SCATTER, "commit": SCATTER, "end_to_end": SCATTER}),
     observations=RUNS,
     left_out=tuple(
-        LeftOut(run=one.run, errors={"end_to_end": {"mean": 0.1, "99": -0.2}}) for one in RUNS
+        LeftOutRun(run=one.run, errors={"end_to_end": {"mean": 0.1, "99": -0.2}}) for one in RUNS
     ),
 )

@@ -12,7 +12,7 @@ import pytest
 from hand_made import MS, WALL_NS, ZERO_NS, HandMade, ns
 
 from penstock.analysis.analyze import analyze
-from penstock.domain.metrics import Counts
+from penstock.domain.metrics import MessageCounts
 
 SECONDS = 10.0
 
@@ -22,7 +22,7 @@ def run(tmp_path: Path) -> HandMade:
     return HandMade(tmp_path / "run")
 
 
-def counts(spark: Any, run: HandMade, **of_run: Any) -> Counts:
+def counts(spark: Any, run: HandMade, **of_run: Any) -> MessageCounts:
     directory = run.write(seconds=SECONDS, **of_run)
     return analyze(spark, [directory])[directory].counts
 
@@ -33,7 +33,7 @@ def test_delivered_at_the_first_try_and_after_retries(spark: Any, run: HandMade)
     run.deliver(30, 5, tries=7)
     run.deliver(40, 5, tries=None)
     run.deliver(50, 5, tries=0)  # it cannot be in the topic and have stayed at home
-    assert counts(spark, run) == Counts(
+    assert counts(spark, run) == MessageCounts(
         sent=5,
         acknowledged=5,
         delivered=5,
@@ -51,7 +51,7 @@ def test_loss_by_retries_and_reported_outcome(spark: Any, run: HandMade) -> None
     run.send(30, outcome="failed", tries=0)  # timed out in the queue
     run.send(40, outcome="acknowledged", tries=1)
     run.send(50, outcome="unknown", tries=None)
-    assert counts(spark, run) == Counts(
+    assert counts(spark, run) == MessageCounts(
         sent=5,
         lost=5,
         acknowledged=1,
@@ -69,7 +69,7 @@ def test_reported_failed_yet_delivered_once_or_twice(spark: Any, run: HandMade) 
     run.deliver(10, 5, outcome="failed", tries=2)
     twice = run.deliver(20, 5, outcome="failed", tries=2)
     run.receive(twice, 900)
-    assert counts(spark, run) == Counts(
+    assert counts(spark, run) == MessageCounts(
         sent=2,
         failed=2,
         delivered=1,
@@ -90,7 +90,7 @@ def test_duplicates_within_and_across_partitions(spark: Any, run: HandMade) -> N
         run.receive(across, 25, partition=partition, offset=7, consumer=partition)
     for partition in (0, 1, 1):
         run.receive(thrice, 35, partition=partition)
-    assert counts(spark, run) == Counts(
+    assert counts(spark, run) == MessageCounts(
         sent=3, acknowledged=3, duplicated=3, copies=7, records=7, delivered=0
     )
 
@@ -105,7 +105,7 @@ def test_the_same_record_again_is_a_redelivery_and_no_duplicate(spark: Any, run:
     run.receive(both, 26, partition=1)
     for at_ms in (30, 40, 50):
         run.receive(both, at_ms, partition=1, offset=first)
-    assert counts(spark, run) == Counts(
+    assert counts(spark, run) == MessageCounts(
         sent=2,
         acknowledged=2,
         delivered=1,
@@ -147,7 +147,7 @@ def test_only_the_measured_time_counts(spark: Any, run: HandMade) -> None:
     run.deliver(0, 5)
     run.deliver(SECONDS * 1000 - 0.000001, 5)
     run.deliver(SECONDS * 1000, 5)
-    assert counts(spark, run) == Counts(
+    assert counts(spark, run) == MessageCounts(
         sent=2,
         acknowledged=2,
         delivered=2,
@@ -265,7 +265,7 @@ def _make_random(run: HandMade, rng: random.Random, messages: int, is_watched: b
             run.receive(rng.choice([-1, 7 << 40, rng.getrandbits(62)]), due_ms, partition=9)
 
 
-def _second_count(run: HandMade, timeliness_ms: float) -> Counts:
+def _second_count(run: HandMade, timeliness_ms: float) -> MessageCounts:
     """The same by dictionaries, message by message."""
     receipts: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in run.rows["received"]:
@@ -309,7 +309,7 @@ def _second_count(run: HandMade, timeliness_ms: float) -> Counts:
         foreign = len({(r["partition"], r["offset"]) for r in rows})
         totals["foreign"] += foreign
         totals["records"] += foreign
-    return Counts(**totals)
+    return MessageCounts(**totals)
 
 
 def test_records_that_hold_several_messages_are_counted_apart_from_them(
@@ -325,7 +325,7 @@ def test_records_that_hold_several_messages_are_counted_apart_from_them(
     for index in range(3):  # the first record again, to another consumer
         run.receive(numbers[index], 500, offset=first, index=index, consumer=2)
     run.receive(numbers[5], 120, partition=1)  # packed alone
-    expected = Counts(
+    expected = MessageCounts(
         sent=7,
         acknowledged=7,
         delivered=5,

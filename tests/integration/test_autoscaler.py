@@ -21,14 +21,14 @@ import pytest
 
 from penstock import specs
 from penstock.autoscaler.channel import ControllerLink, HostLink, Past, Superseded
-from penstock.autoscaler.core.actions import Decided, Event, Send
+from penstock.autoscaler.core.actions import AutoscalerEvent, LanesDecided, Send
 from penstock.autoscaler.core.claim import Claimant, last_claim
 from penstock.autoscaler.core.write_speed import PERIOD_S
 from penstock.autoscaler.group import Group
 from penstock.autoscaler.monitor import Monitor
 from penstock.autoscaler.scaling import scaled
 from penstock.autoscaler.topics import ANSWERS, Topics
-from penstock.domain.autoscaling import Answer, Autoscaling, Command, PartitionSpeed
+from penstock.domain.autoscaling import Autoscaling, Command, HostAnswer, PartitionSpeed
 from penstock.domain.cluster import TopicSpec
 from penstock.domain.errors import BadInput
 from penstock.domain.lake.pipeline import Pipeline
@@ -131,7 +131,7 @@ def test_commands_and_answers_arrive_and_an_older_controller_is_fenced(
     host = HostLink(topics, 1, "own")
     last_command = host.past()
     assert last_command == replace(hold, group="own", term=1)
-    host.answer(Answer(host=1, version=3, lanes=hold.lanes))
+    host.answer(HostAnswer(host=1, version=3, lanes=hold.lanes))
     (answer,) = first.answers(10.0)
     assert (answer.host, answer.version, answer.lanes) == (1, 3, {1: ("a-0", "a-1")})
     second = ControllerLink(topics, "own", Claimant("two"))
@@ -283,8 +283,8 @@ def test_lanes_follow_the_load_and_every_record_is_landed_once(
         lanes.append(len(landed.report.lanes))
         tell_autoscaler(landed)
 
-    def note(event: Event) -> None:
-        reasons.extend([event.reason] if isinstance(event, Decided) else [])
+    def note(event: AutoscalerEvent) -> None:
+        reasons.extend([event.reason] if isinstance(event, LanesDecided) else [])
 
     with written(lake_cluster, topic, dict.fromkeys(range(4), 15.0)) as rates:
         prepared = query.prepare(pipeline, lakes.config(pipeline))

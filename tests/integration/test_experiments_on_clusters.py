@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from penstock.domain.cluster import TopicSpec
-from penstock.domain.facts import Conditions
+from penstock.domain.facts import PointConditions
 from penstock.domain.grid import ExperimentGrid
 from penstock.domain.warm_up import WarmUpLimits
 from penstock.kafka.waiting import wait_until
@@ -21,8 +21,8 @@ from penstock.runs.experiments.assemble import assemble
 from penstock.runs.experiments.catching_up import CatchUp, catch_up
 from penstock.runs.experiments.clients import REPORTS
 from penstock.runs.experiments.kinds import PointJob
-from penstock.runs.experiments.kinds.consumption import Consumption
-from penstock.runs.experiments.kinds.production import Production
+from penstock.runs.experiments.kinds.consumption import ConsumptionExperiment
+from penstock.runs.experiments.kinds.production import ProductionExperiment
 from penstock.runs.experiments.unavailability import kill_leader
 from penstock.runs.resuming import Step
 from penstock.testbed import lease
@@ -40,7 +40,7 @@ GRID = ExperimentGrid(
     schedule_lag_ms=10_000,
     unavailability=False,
 )
-WHERE = Conditions(message_bytes=1000, partitions=6, replication=3, brokers=3)
+WHERE = PointConditions(message_bytes=1000, partitions=6, replication=3, brokers=3)
 
 
 @pytest.fixture
@@ -58,10 +58,10 @@ def tidy(cluster: Cluster) -> Iterator[None]:
 
 @pytest.mark.usefixtures("tidy")
 def test_production(cluster: Cluster, tmp_path: Path) -> None:
-    where = Conditions(**{**vars(WHERE), "producers": 2})
+    where = PointConditions(**{**vars(WHERE), "producers": 2})
     for _ in range(3):  # the first looks at a broker cost it many times what later ones do
         observe(cluster, timeout_s=20)
-    result = Production().measure(PointJob(cluster, where, GRID, tmp_path, seed=1))
+    result = ProductionExperiment().measure(PointJob(cluster, where, GRID, tmp_path, seed=1))
     rate = result.figures["throughput_records_per_s"]
     reports = json.loads((tmp_path / "saturation" / REPORTS).read_text())
     acknowledged = sum(words["records"][-1] for words in reports)
@@ -98,8 +98,8 @@ def test_partitions_are_gone_while_their_leader_is_dead(
 
 @pytest.mark.usefixtures("tidy")
 def test_consumption(cluster: Cluster, tmp_path: Path) -> None:
-    where = Conditions(**{**vars(WHERE), "consumers": 2, "assignor": "range"})
-    result = Consumption().measure(PointJob(cluster, where, GRID, tmp_path, seed=1))
+    where = PointConditions(**{**vars(WHERE), "consumers": 2, "assignor": "range"})
+    result = ConsumptionExperiment().measure(PointJob(cluster, where, GRID, tmp_path, seed=1))
     assert result.warnings == ()
     whole = result.figures["throughput_mb_per_s"].value
     assert whole == pytest.approx(2 * result.figures["consumer_mb_per_s"].value)

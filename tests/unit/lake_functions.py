@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from penstock.domain.errors import BadInput
 from penstock.lake.isolated import wire
-from penstock.lake.rejection import Kind, Rejected, Rejection
+from penstock.lake.rejection import Rejected, Rejection, RejectKind
 
 COLUMNS = {"id": "long", "share": "float", "s": "struct<a:long>", "l": "array<long>"}
 
@@ -161,7 +161,7 @@ def answer_itself(value: bytes) -> dict[str, Any]:
 class FragileRows:
     """Rows by the text of their schema; some texts end the process."""
 
-    kind = Kind.NOT_AVRO
+    kind = RejectKind.NOT_AVRO
 
     def __init__(self, schema: Any) -> None:
         self._texts: dict[int, str | Rejection] = {}

@@ -9,7 +9,7 @@ from typing import Any
 from penstock.domain.arrivals.constant import ConstantArrivals
 from penstock.domain.cluster import ClusterSpec, TopicSpec
 from penstock.domain.kpi import Kpi
-from penstock.domain.metrics import Counts, Distribution, Estimate, RunMetrics, Second
+from penstock.domain.metrics import Distribution, Estimate, MessageCounts, RunMetrics, RunSecond
 from penstock.domain.objective import Objective
 from penstock.domain.run import ConsumerReport, ProducerReport, Run, RunEvent, RunSpec
 from penstock.domain.settings import ProducerSettings
@@ -58,7 +58,7 @@ def metrics(
     acknowledged_yet_lost: int = 0,
     half: float | None = 1.0,
     sent: int = 1000,
-    seconds: tuple[Second, ...] | None = None,
+    seconds: tuple[RunSecond, ...] | None = None,
     steadiness: Steadiness | None = None,
     **counts: int,
 ) -> RunMetrics:
@@ -67,7 +67,7 @@ def metrics(
     noise = None if half is None else half / 1000
     if seconds is None:
         seconds = tuple(
-            Second(
+            RunSecond(
                 at_s=at,
                 due=100,
                 acknowledged=100,
@@ -87,7 +87,7 @@ def metrics(
     return RunMetrics(
         run="r",
         seconds_measured=10.0,
-        counts=Counts(
+        counts=MessageCounts(
             **{
                 "sent": sent,
                 "acknowledged": sent - lost + acknowledged_yet_lost,

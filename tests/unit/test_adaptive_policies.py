@@ -10,9 +10,9 @@ import pytest
 from penstock.domain import plugins
 from penstock.domain.objective import KpiWeights
 from penstock.producer.policies import AdaptivePolicy
-from penstock.producer.policies.mean_latency import MeanLatency
+from penstock.producer.policies.mean_latency import MeanLatencyBatching
 from penstock.producer.policies.reactive_batching import ReactiveBatching
-from penstock.producer.policies.stepwise import Stepwise
+from penstock.producer.policies.stepwise import StepwiseTuning
 from penstock.producer.situation import Configuration, Outlook, Situation
 
 LOSSY = KpiWeights(bandwidth=0, throughput=0.1, no_loss=0.8, no_duplication=0.1)
@@ -39,7 +39,7 @@ def situation(predict: Any, **more: Any) -> Situation:
 
 
 def test_stepwise_moves_acks_first_and_then_the_batch() -> None:
-    choice = Stepwise().decide(situation(lossy, wanted=0.9))
+    choice = StepwiseTuning().decide(situation(lossy, wanted=0.9))
     assert choice.configuration == Configuration(acks="1", batch_messages=3)
     assert choice.is_enough
     assert "γ rises from" in choice.sentence and "batch.num.messages 3" in choice.sentence
@@ -52,7 +52,7 @@ def test_stepwise_ends_where_the_documents_algorithm_would_not() -> None:
         asked.append(configuration)
         return lossy(configuration)
 
-    choice = Stepwise(most_steps=4).decide(situation(counted, wanted=2.0))
+    choice = StepwiseTuning(most_steps=4).decide(situation(counted, wanted=2.0))
     assert not choice.is_enough
     assert choice.configuration.batch_messages <= 5
     assert len(asked) < 30
@@ -60,8 +60,8 @@ def test_stepwise_ends_where_the_documents_algorithm_would_not() -> None:
 
 def test_stepwise_stays_if_it_is_enough_or_nothing_helps() -> None:
     calm = situation(lambda _: Outlook(), wanted=0.9)
-    assert Stepwise().decide(calm).configuration == calm.now
-    hopeless = Stepwise().decide(situation(lambda _: Outlook(lost_share=1), wanted=0.99))
+    assert StepwiseTuning().decide(calm).configuration == calm.now
+    hopeless = StepwiseTuning().decide(situation(lambda _: Outlook(lost_share=1), wanted=0.99))
     assert hopeless.configuration.acks == "0" and "no step raises it" in hopeless.sentence
 
 
@@ -70,7 +70,9 @@ def test_stepwise_polls_less_often_only_where_it_can() -> None:
         return Outlook(lost_share=1 / (1 + configuration.polling_ms))
 
     push, pull = (
-        Stepwise().decide(situation(slower_is_better, wanted=0.85, can_poll=can)).configuration
+        StepwiseTuning()
+        .decide(situation(slower_is_better, wanted=0.85, can_poll=can))
+        .configuration
         for can in (False, True)
     )
     assert push.polling_ms == 0
@@ -79,7 +81,7 @@ def test_stepwise_polls_less_often_only_where_it_can() -> None:
 
 def test_reactive_batching_looks_at_what_is_late_and_the_mean_rule_does_not() -> None:
     here = situation(batched, latency_ms=350)
-    mean, reactive = MeanLatency().decide(here), ReactiveBatching().decide(here)
+    mean, reactive = MeanLatencyBatching().decide(here), ReactiveBatching().decide(here)
     assert mean.configuration.batch_messages == 5
     assert reactive.configuration.batch_messages == 4
     timely = [batched(one.configuration).timely_throughput for one in (mean, reactive)]
@@ -88,7 +90,7 @@ def test_reactive_batching_looks_at_what_is_late_and_the_mean_rule_does_not() ->
 
 
 def test_the_mean_rule_says_if_no_batch_is_fast_enough() -> None:
-    choice = MeanLatency().decide(situation(batched, latency_ms=20))
+    choice = MeanLatencyBatching().decide(situation(batched, latency_ms=20))
     assert choice.configuration.batch_messages == 1
     assert not choice.is_enough
 

@@ -14,13 +14,21 @@ from fake_topics import FakeTopics, Log
 
 from penstock.autoscaler import loop as module
 from penstock.autoscaler.channel import ControllerLink, HostLink, Superseded
-from penstock.autoscaler.core.actions import Action, Event, Notice, Retire, Send, Start
+from penstock.autoscaler.core.actions import (
+    Action,
+    AutoscalerEvent,
+    AutoscalerNotice,
+    LanesDecided,
+    Retire,
+    Send,
+    Start,
+)
 from penstock.autoscaler.core.claim import Claimant
 from penstock.autoscaler.group import Group
 from penstock.autoscaler.loop import busy_limit_s, run_for_good
-from penstock.domain.autoscaling import Answer, Command, Measurement, PartitionSpeed
+from penstock.domain.autoscaling import Command, HostAnswer, PartitionSpeed, SpeedMeasurement
 from penstock.domain.errors import BadInput, TooManyRejects
-from penstock.domain.lake.cycle import Cycle
+from penstock.domain.lake.cycle import LaneCycle
 from penstock.domain.lake.partition import Partition
 from penstock.domain.lake.pipeline import Pipeline, Stream
 from penstock.domain.value import FieldError
@@ -38,7 +46,7 @@ class HostManager:
         self.lives: list[str] = []
         self.calls: list[str] = []
 
-    def heard(self, answer: Answer) -> None:
+    def heard(self, answer: HostAnswer) -> None:
         self.running.add(answer.host)
         self.lives.append(answer.incarnation)
 
@@ -62,9 +70,9 @@ class Monitor:
 
     def __init__(self, pipeline: Pipeline, config: object) -> None: ...
 
-    def look(self) -> Measurement | None:
+    def look(self) -> SpeedMeasurement | None:
         speed = PartitionSpeed(records_per_s=100.0, bytes_per_record=1.0, end=0)
-        return Measurement(at_ms=0, partitions={"t-0": speed})
+        return SpeedMeasurement(at_ms=0, partitions={"t-0": speed})
 
     def knows(self, names: Iterable[str]) -> None:
         list(names)
@@ -95,7 +103,7 @@ class Run:
     def __init__(
         self, group: Group, topics: FakeTopics, manager: HostManager, is_dry: bool
     ) -> None:
-        self.told: list[Event] = []
+        self.told: list[AutoscalerEvent] = []
         self.error: Exception | None = None
         self.ended = threading.Event()
         self._what = group, topics, manager, is_dry
@@ -112,7 +120,7 @@ class Run:
 
     @property
     def warnings(self) -> list[str]:
-        return [e.text for e in list(self.told) if isinstance(e, Notice) and e.is_warning]
+        return [e.text for e in list(self.told) if isinstance(e, AutoscalerNotice) and e.is_warning]
 
 
 @contextmanager
@@ -175,7 +183,7 @@ def test_a_controller_that_lost_kafka_ends_if_another_one_began_meanwhile(
 def test_a_figure_that_cannot_be_ends_no_controller_but_bad_input_does(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, error: Exception, goes_on: bool
 ) -> None:
-    def fail(_: Monitor) -> Measurement | None:
+    def fail(_: Monitor) -> SpeedMeasurement | None:
         raise error
 
     monkeypatch.setattr(Monitor, "look", fail)
@@ -195,7 +203,7 @@ def test_a_controller_that_lost_kafka_continues_if_not_replaced(pipeline: Pipeli
         host = HostLink(FakeTopics(log), 0, own)
 
         def is_commanded() -> bool:
-            host.answer(Answer(host=0))
+            host.answer(HostAnswer(host=0))
             return any(m.term > 1 for m in log.messages(1))
 
         awaits("it commands", is_commanded)
@@ -247,9 +255,9 @@ def test_an_earlier_life_of_a_host_does_not_pass_for_one_that_runs(pipeline: Pip
     with running(group, log, manager) as it:
         awaits("it is the controller", lambda: has_begun(log))
         for one in (old, new, old, old):
-            one.answer(Answer(host=0))
+            one.answer(HostAnswer(host=0))
         awaits("it is told", lambda: any("earlier process" in w for w in it.warnings))
-        new.answer(Answer(host=0))
+        new.answer(HostAnswer(host=0))
         awaits("all were read", lambda: len(manager.lives) == 3)
     first, second, third = manager.lives
     assert first != second == third
@@ -266,7 +274,7 @@ def test_plain_consumers_that_reject_too_much_are_warned_of_and_then_all_are_end
         awaits("it is the controller", lambda: has_begun(log))
         for rejected in (20, 600):
             for number, host in enumerate(hosts):
-                cycle = Cycle(
+                cycle = LaneCycle(
                     lane=number,
                     took_s=1.0,
                     is_saturated=False,
@@ -274,7 +282,7 @@ def test_plain_consumers_that_reject_too_much_are_warned_of_and_then_all_are_end
                     records=600 if number else 0,
                     rejects={"not-json": rejected} if number else {},
                 )
-                host.answer(Answer(host=number, cycles=(cycle,)))
+                host.answer(HostAnswer(host=number, cycles=(cycle,)))
             if rejected == 20:
                 awaits("a second host", lambda: 1 in manager.running)
         it.thread.join(10)
@@ -316,7 +324,7 @@ def test_a_dry_run_writes_nothing_to_topics_or_lake(
 ) -> None:
     log, manager = Log(), HostManager()
     with running(Group(pipeline, is_plain), log, manager, is_dry=True) as it:
-        awaits("it decides", lambda: any(type(e).__name__ == "Decided" for e in list(it.told)))
+        awaits("it decides", lambda: any(isinstance(e, LanesDecided) for e in list(it.told)))
     assert (log.size, manager.calls, list(tmp_path.iterdir())) == (0, [], [])
 
 
@@ -328,7 +336,7 @@ def test_a_dry_run_that_began_before_the_pipeline_hears_of_it(pipeline: Pipeline
         host = HostLink(FakeTopics(log), 0, own)
 
         def is_heard() -> bool:
-            host.answer(Answer(host=0, lanes={0: ("t-0",)}))
+            host.answer(HostAnswer(host=0, lanes={0: ("t-0",)}))
             return 0 in manager.running
 
         awaits("it hears of it", is_heard)

@@ -7,25 +7,25 @@ from dataclasses import replace
 import pytest
 
 from penstock.domain.broker_view import (
+    BrokerCounters,
     BrokerView,
-    OwnCounters,
+    KafkaHistogram,
     ProcessUse,
     RequestClass,
     RequestTimes,
-    Times,
     rates,
 )
 
 
-def times(count: int, mean_ms: float) -> Times:
-    return Times(count, mean_ms, 0.5, 1.0, 2.0, 3.0, 4.0)
+def times(count: int, mean_ms: float) -> KafkaHistogram:
+    return KafkaHistogram(count, mean_ms, 0.5, 1.0, 2.0, 3.0, 4.0)
 
 
 def view(
     at_s: float, messages: int, cpu_s: float, produced: int, mean_ms: float = 1.0
 ) -> BrokerView:
     idle = RequestTimes(*[times(0, 0)] * 6)
-    own = OwnCounters(
+    own = BrokerCounters(
         requests={
             **dict.fromkeys(RequestClass, idle),
             RequestClass.PRODUCE: RequestTimes(*[times(produced, mean_ms)] * 6),

@@ -9,7 +9,7 @@ import pytest
 
 from penstock import specs
 from penstock.domain.scenario import Scenario
-from penstock.domain.shapes import Point, Shape
+from penstock.domain.shapes import CurvePoint, Shape
 from penstock.domain.shapes.places import find
 from penstock.runs import preflight
 from penstock.runs.matrix import cells
@@ -28,14 +28,14 @@ def load(file: Path) -> Scenario:
     return specs.load(file, Scenario)
 
 
-def points(scenario: Scenario, path: str) -> list[Point]:
+def points(scenario: Scenario, path: str) -> list[CurvePoint]:
     """The places of an axis, as a finding would have them."""
     places = []
     for text in dict.fromkeys(cell.values[path] for cell in cells(scenario, "x")):
         try:
-            places.append(Point(float(text), (0.0,)))
+            places.append(CurvePoint(float(text), (0.0,)))
         except ValueError:
-            places.append(Point(text, (0.0,)))
+            places.append(CurvePoint(text, (0.0,)))
     return places
 
 

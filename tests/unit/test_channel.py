@@ -14,7 +14,7 @@ from penstock.autoscaler.channel import ControllerLink, HostLink, Superseded
 from penstock.autoscaler.core.actions import Send
 from penstock.autoscaler.core.claim import Claimant, last_claim
 from penstock.autoscaler.topics import Topics
-from penstock.domain.autoscaling import Answer, Claim, Command
+from penstock.domain.autoscaling import Claim, Command, HostAnswer
 from penstock.domain.errors import BadInput, PenstockError
 
 OURS, THEIRS = "a" * 32, "b" * 32
@@ -41,7 +41,7 @@ def host(log: Log, number: int = 1, group: str = OURS, **kw: Any) -> HostLink:
     return HostLink(FakeTopics(log), number, group, **kw)
 
 
-def drained(link: ControllerLink) -> list[Answer]:
+def drained(link: ControllerLink) -> list[HostAnswer]:
     return list(link.answers(0.0))
 
 
@@ -60,12 +60,12 @@ def test_commands_and_answers_say_whose_they_are() -> None:
     command = served.past()
     assert command is not None
     assert (command.lanes, command.version, command.group, command.term) == (HOLD.lanes, 3, OURS, 1)
-    served.answer(Answer(host=1, version=3, lanes=HOLD.lanes))
+    served.answer(HostAnswer(host=1, version=3, lanes=HOLD.lanes))
     (answer,) = drained(first)
     assert (answer.group, answer.term, answer.version) == (OURS, 1, 3)
     assert len(answer.incarnation) == 32
     later = host(log)
-    later.answer(Answer(host=1))
+    later.answer(HostAnswer(host=1))
     (other,) = drained(first)
     assert other.incarnation != answer.incarnation
 
@@ -76,7 +76,7 @@ def test_a_command_for_one_process_of_a_host_is_obeyed_by_that_one_only() -> Non
     old, new = host(log), host(log)
     for served in (old, new):
         served.past()
-    old.answer(Answer(host=1))
+    old.answer(HostAnswer(host=1))
     (answer,) = drained(first)
     first.send([Send(1, Command(verb="end", incarnation=answer.incarnation))])
     command = old.command(0.0)
@@ -90,7 +90,7 @@ def test_a_new_controller_knows_the_last_command_to_each_host_and_its_last_answe
     served = host(log)
     for version in (3, 4):
         first.send([Send(1, Command(version=version)), Send(1, Command(verb="tell"))])
-        served.answer(Answer(host=1, version=version))
+        served.answer(HostAnswer(host=1, version=version))
     past = ControllerLink(FakeTopics(log), OURS, Claimant("two")).begin()
     assert {n: c.version for n, c in past.commands.items()} == {1: 4}
     assert {n: a.version for n, a in past.answers.items()} == {1: 4}
@@ -113,8 +113,8 @@ def test_a_dry_controller_of_a_group_without_id_takes_no_answer_for_its_own() ->
     log, warnings = Log(), list[str]()
     dry = ControllerLink(FakeTopics(log), None, Claimant("dry"), warn=warnings.append, is_dry=True)
     assert dry.begin().answers == {}
-    host(log, group=OURS).answer(Answer(host=1))
-    host(log, group="").answer(Answer(host=1))
+    host(log, group=OURS).answer(HostAnswer(host=1))
+    host(log, group="").answer(HostAnswer(host=1))
     assert drained(dry) == []
     assert len(warnings) == 1 and OURS in warnings[0]
 
@@ -124,7 +124,7 @@ def test_a_dry_controller_of_a_group_without_id_takes_no_answer_for_its_own() ->
 
 def test_a_topic_that_another_group_uses_is_refused_with_what_to_do() -> None:
     log = Log()
-    host(log, group=THEIRS).answer(Answer(host=1, at_ms=1_800_000_000_000))
+    host(log, group=THEIRS).answer(HostAnswer(host=1, at_ms=1_800_000_000_000))
     with pytest.raises(BadInput) as refused:
         FakeTopics(log).prepare(lambda: OURS)
     assert refused.value.message.startswith("penstock.p.group: another pipeline of the name p")
@@ -154,7 +154,7 @@ def test_an_id_that_is_made_while_the_topic_is_read_is_not_taken_for_another_gro
     class Slow(FakeTopics):
         def latest(self, partition: int) -> Any:
             ids.append(OURS)
-            host(log).answer(Answer(host=0))
+            host(log).answer(HostAnswer(host=0))
             return super().latest(partition)
 
     Slow(log).prepare(lambda: ids[0] if ids else None)
@@ -198,8 +198,8 @@ def test_groups_that_began_at_once_ignore_each_other_and_warn_once() -> None:
     assert served.command(0.0) is None
     foreign = host(log, group=THEIRS)
     for version in (1, 2, 3):
-        foreign.answer(Answer(host=1, version=version))
-    served.answer(Answer(host=1, version=3))
+        foreign.answer(HostAnswer(host=1, version=version))
+    served.answer(HostAnswer(host=1, version=3))
     assert [answer.version for answer in drained(ours)] == [3]
     for texts in (host_warnings, warnings):
         assert len(texts) == 1 and texts[0].startswith(
@@ -328,7 +328,7 @@ def test_a_host_ignores_commands_of_a_controller_that_was_replaced() -> None:
     assert warnings == [
         "host 1: a command of term 1 is ignored, since a later controller has term 2"
     ]
-    served.answer(Answer(host=1, version=3))
+    served.answer(HostAnswer(host=1, version=3))
     assert [a.term for a in drained(second)] == [2]
     assert first is not second
 
@@ -346,7 +346,7 @@ def test_after_the_topic_was_deleted_a_controller_takes_a_term_that_hosts_accept
     link = again(log, claimant)
     link.begin()
     assert claimant.term == 1
-    served.answer(Answer(host=1, version=3))
+    served.answer(HostAnswer(host=1, version=3))
     with pytest.raises(PenstockError, match="host 1 follows a controller of term 3"):
         drained(link)
     link = again(log, claimant)
@@ -364,7 +364,7 @@ def test_claims_of_equal_terms_end_the_one_that_finds_another() -> None:
     assert not Claimant("one", 3).is_superseded_by(other)
     assert not Claimant("one", 0).is_superseded_by(other)  # a new process takes over
     assert not Claimant("one", 2).is_superseded_by(None)
-    assert last_claim([Claim(term=4, incarnation="a"), Answer(host=0), other]) == Claim(
+    assert last_claim([Claim(term=4, incarnation="a"), HostAnswer(host=0), other]) == Claim(
         term=4, incarnation="a"
     )
 

@@ -14,13 +14,13 @@ from penstock import specs
 from penstock.domain.errors import BadInput
 from penstock.domain.settings import ProducerSettings
 from penstock.report import tables
-from penstock.report.comparison import Comparison, Measured, compare
+from penstock.report.comparison import ComparedValue, Comparison, compare
 from penstock.report.reported_run import ReportedRun, sides
 
 T_2 = 4.302653  # 97.5 % quantile of Student's t with two degrees of freedom
 
 
-def measured(comparison: Comparison, figure: str, side: int = 1) -> Measured:
+def measured(comparison: Comparison, figure: str, side: int = 1) -> ComparedValue:
     [row] = [row for row in comparison.rows if row.figure == figure]
     return row.values[side]
 
@@ -63,7 +63,7 @@ def test_one_side_without_an_interval_is_enough_to_judge_nothing() -> None:
 
 def test_a_side_where_nothing_arrived() -> None:
     comparison = compare([acks("1", 24.0), acks("all", None, lost=1000)])  # type: ignore[arg-type]
-    assert measured(comparison, "latency.p50_ms") == Measured(None)
+    assert measured(comparison, "latency.p50_ms") == ComparedValue(None)
     assert measured(comparison, "lost_share").exceeds_noise
     assert "lost share +100 points" in comparison.sentence
     assert "p50 latency, p99 latency and goodput: not measured on both sides" in comparison.sentence

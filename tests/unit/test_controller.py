@@ -11,18 +11,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import specs
-from penstock.autoscaler.core.actions import Action, Decided, Notice, Retire, Send, Start
+from penstock.autoscaler.core.actions import (
+    Action,
+    AutoscalerNotice,
+    LanesDecided,
+    Retire,
+    Send,
+    Start,
+)
 from penstock.autoscaler.core.controller import Controller, Phase
 from penstock.autoscaler.core.policy import Decision, Trigger, View
 from penstock.domain.autoscaling import (
-    Answer,
     Autoscaling,
     Command,
-    Measurement,
+    HostAnswer,
     PartitionSpeed,
+    SpeedMeasurement,
 )
 from penstock.domain.errors import BadInput
-from penstock.domain.lake.cycle import Cycle
+from penstock.domain.lake.cycle import LaneCycle
 from penstock.domain.lake.partition import Partition
 
 NAMES = tuple(f"t-{i}" for i in range(6))
@@ -37,9 +44,9 @@ def host_per_lane(lane: int) -> int:
     return lane
 
 
-def measured(**speeds: float) -> Measurement:
+def measured(**speeds: float) -> SpeedMeasurement:
     """t0=100.0: 100 records/s of one byte; those that are not named are silent."""
-    return Measurement(
+    return SpeedMeasurement(
         at_ms=0,
         partitions={
             name: PartitionSpeed(
@@ -61,8 +68,8 @@ def sent(actions: list[Action]) -> list[Send]:
 
 def told(actions: list[Action], warnings: bool = False) -> list[str]:
     if warnings:
-        return [a.text for a in actions if isinstance(a, Notice) and a.is_warning]
-    return [a.reason for a in actions if isinstance(a, Decided)]
+        return [a.text for a in actions if isinstance(a, AutoscalerNotice) and a.is_warning]
+    return [a.reason for a in actions if isinstance(a, LanesDecided)]
 
 
 def phases(of: Controller) -> list[Phase]:
@@ -71,7 +78,7 @@ def phases(of: Controller) -> list[Phase]:
 
 def synchronised(of: Controller, lanes: Mapping[int, tuple[str, ...]], host: int = 0) -> None:
     of.on_hosts([host], 0.0)
-    of.on_answer(Answer(host=host, lanes=lanes), 0.1)
+    of.on_answer(HostAnswer(host=host, lanes=lanes), 0.1)
 
 
 # --- the way around -----------------------------------------------------------------------------------
@@ -81,7 +88,7 @@ def test_once_around_sentinel_reassign_manage_synchronise() -> None:
     it = controller()
     (ask,) = sent(it.on_hosts([0], 0.0))
     assert (ask.command.verb, it.phase) == ("tell", Phase.SYNCHRONISE)
-    it.on_answer(Answer(host=0), 0.5)
+    it.on_answer(HostAnswer(host=0), 0.5)
     assert it.phase is Phase.SENTINEL
     actions = it.on_measured(measured(t0=500.0, t1=500.0), 1.0)
     (reason,) = told(actions)
@@ -92,10 +99,10 @@ def test_once_around_sentinel_reassign_manage_synchronise() -> None:
     assert (send.host, send.command.verb, it.phase) == (0, "hold", Phase.MANAGE)
     held = send.command.lanes
     assert {p for lane in held.values() for p in lane} == set(NAMES)
-    actions = it.on_answer(Answer(host=0, version=send.command.version, lanes=held), 2.0)
+    actions = it.on_answer(HostAnswer(host=0, version=send.command.version, lanes=held), 2.0)
     assert Retire(frozenset({0})) in actions
     assert (it.phase, sent(actions)[0].command.verb) == (Phase.SYNCHRONISE, "tell")
-    it.on_answer(Answer(host=0, version=send.command.version, lanes=held), 3.0)
+    it.on_answer(HostAnswer(host=0, version=send.command.version, lanes=held), 3.0)
     assert phases(it) == [
         Phase.SYNCHRONISE,
         Phase.SENTINEL,
@@ -124,9 +131,9 @@ def test_what_is_waiting_counts_as_what_comes() -> None:
     behind = {n: replace(s, end=1500) for n, s in of.partitions.items() if n in ("t-0", "t-1")}
     it.on_hosts([0], 0.0)
     now = replace(of, partitions={**of.partitions, **behind})
-    it.on_answer(Answer(host=0, lanes={0: NAMES}, positions={"t-0": 200, "t-1": 1500}), 0.1)
+    it.on_answer(HostAnswer(host=0, lanes={0: NAMES}, positions={"t-0": 200, "t-1": 1500}), 0.1)
     assert it.on_measured(now, 1.0) == []  # 800 and 1,300 within 10 s
-    it.on_answer(Answer(host=0, lanes={0: NAMES}, positions={"t-0": 200, "t-1": 1300}), 1.1)
+    it.on_answer(HostAnswer(host=0, lanes={0: NAMES}, positions={"t-0": 200, "t-1": 1300}), 1.1)
     assert "lane 0 has 950 B/s" in told(it.on_measured(now, 2.0))[0]
 
 
@@ -162,7 +169,7 @@ def test_a_partition_faster_than_a_lane_gets_its_own_with_one_warning() -> None:
     assert ("t-0",) in send.command.lanes.values()
     version = send.command.version
     for now_s in (2.0, 3.0):
-        it.on_answer(Answer(host=0, version=version, lanes=send.command.lanes), now_s)
+        it.on_answer(HostAnswer(host=0, version=version, lanes=send.command.lanes), now_s)
     assert it.phase is Phase.SENTINEL
     assert it.on_measured(measured(t0=2500.0, t1=100.0), 4.0) == []
 
@@ -171,12 +178,12 @@ def test_capacity_is_what_was_measured_at_saturation_and_lanes_may_differ() -> N
     it = controller()
     it.on_hosts([0], 0.0)
     cycles = [
-        Cycle(lane=0, took_s=1.0, is_saturated=True, size_bytes=9999, offsets={"t-0": 2000}),
-        Cycle(lane=1, took_s=1.0, is_saturated=True, size_bytes=9999, offsets={"t-3": 500}),
-        Cycle(lane=2, took_s=1.0, is_saturated=False, size_bytes=9999, offsets={"t-4": 5}),
+        LaneCycle(lane=0, took_s=1.0, is_saturated=True, size_bytes=9999, offsets={"t-0": 2000}),
+        LaneCycle(lane=1, took_s=1.0, is_saturated=True, size_bytes=9999, offsets={"t-3": 500}),
+        LaneCycle(lane=2, took_s=1.0, is_saturated=False, size_bytes=9999, offsets={"t-4": 5}),
     ]
     it.on_measured(measured(), 0.1)
-    it.on_answer(Answer(host=0, lanes={0: NAMES}, cycles=tuple(cycles)), 0.2)
+    it.on_answer(HostAnswer(host=0, lanes={0: NAMES}, cycles=tuple(cycles)), 0.2)
     assert it.view(1.0).capacities == {0: 2000.0, 1: 500.0}
     assert it.on_measured(measured(t0=900.0, t1=900.0), 1.0) == []  # it can do 2,000
 
@@ -184,8 +191,8 @@ def test_capacity_is_what_was_measured_at_saturation_and_lanes_may_differ() -> N
 def test_empty_records_say_nothing_of_a_lane() -> None:
     it = controller()
     it.on_hosts([0], 0.0)
-    cycle = Cycle(lane=0, took_s=1.0, is_saturated=True, size_bytes=0, offsets={"t-0": 500})
-    it.on_answer(Answer(host=0, lanes={0: NAMES}, cycles=(cycle,)), 0.2)
+    cycle = LaneCycle(lane=0, took_s=1.0, is_saturated=True, size_bytes=0, offsets={"t-0": 500})
+    it.on_answer(HostAnswer(host=0, lanes={0: NAMES}, cycles=(cycle,)), 0.2)
     assert it.view(1.0).capacity_of(0) == 1000.0  # not zero
     assert told(it.on_measured(measured(t0=600.0, t1=600.0), 1.0))
 
@@ -204,21 +211,21 @@ def test_a_lane_that_claims_too_much_is_taken_for_one_like_the_others() -> None:
     it.on_hosts([0], 0.0)
     it.on_measured(measured(), 0.1)
     cycles = tuple(
-        Cycle(lane=n, took_s=1.0, is_saturated=True, size_bytes=1, offsets={"t-0": claim})
+        LaneCycle(lane=n, took_s=1.0, is_saturated=True, size_bytes=1, offsets={"t-0": claim})
         for n, claim in enumerate((1000, 1100, 50_000))
     )
-    warnings = told(it.on_answer(Answer(host=0, lanes={0: NAMES}, cycles=cycles), 0.2), True)
+    warnings = told(it.on_answer(HostAnswer(host=0, lanes={0: NAMES}, cycles=cycles), 0.2), True)
     assert warnings == [
         "lane 2 reports a far higher speed than the others: using their median instead"
     ]
     assert it.view(1.0).capacities == {0: 1000.0, 1: 1100.0, 2: 1050.0}
-    assert it.on_answer(Answer(host=0, lanes={0: NAMES}), 0.3) == []  # said once
+    assert it.on_answer(HostAnswer(host=0, lanes={0: NAMES}), 0.3) == []  # said once
 
 
 def test_the_plan_is_limited_to_available_lanes_with_a_warning() -> None:
     it = controller()
     it.on_hosts([0], 0.0)
-    it.on_answer(Answer(host=0, lanes={0: NAMES}, most_lanes=2), 0.1)
+    it.on_answer(HostAnswer(host=0, lanes={0: NAMES}, most_lanes=2), 0.1)
     speeds = {f"t{i}": 700.0 for i in range(6)}
     actions = it.on_measured(measured(**speeds), 1.0)
     assert told(actions, True) == ["6 lanes are needed and 2 are available: lag will grow"]
@@ -250,7 +257,7 @@ def test_an_unacknowledged_command_is_resent_then_reported() -> None:
     ]
     assert it.phase is Phase.SENTINEL
     # Late, and twice: taken as it is.
-    late = Answer(host=0, version=first.command.version, lanes=first.command.lanes)
+    late = HostAnswer(host=0, version=first.command.version, lanes=first.command.lanes)
     it.on_answer(late, 40.0)
     it.on_answer(late, 41.0)
     assert len(it.view(42.0).current) == 6
@@ -259,13 +266,13 @@ def test_an_unacknowledged_command_is_resent_then_reported() -> None:
 def test_an_answer_from_before_the_last_command_frees_nothing() -> None:
     it = controller(host_per_lane)
     it.on_hosts([0, 1], 0.0)
-    it.on_answer(Answer(host=0, lanes={0: NAMES}), 0.1)
-    it.on_answer(Answer(host=1), 0.1)
+    it.on_answer(HostAnswer(host=0, lanes={0: NAMES}), 0.1)
+    it.on_answer(HostAnswer(host=1), 0.1)
     actions = it.on_measured(measured(t0=600.0, t1=600.0), 1.0)
     (send,) = sent(actions)  # host 1 must wait until host 0 has let go
     assert send.host == 0 and len(send.command.lanes[0]) == 5
-    assert sent(it.on_answer(Answer(host=0, version=-1, lanes={0: NAMES}), 2.0)) == []
-    released = Answer(host=0, version=send.command.version, lanes=send.command.lanes)
+    assert sent(it.on_answer(HostAnswer(host=0, version=-1, lanes={0: NAMES}), 2.0)) == []
+    released = HostAnswer(host=0, version=send.command.version, lanes=send.command.lanes)
     (second,) = sent(it.on_answer(released, 3.0))
     assert second.host == 1
     moved = {p for held in second.command.lanes.values() for p in held}
@@ -289,7 +296,7 @@ class Group:
         self.holds: dict[int, tuple[str, ...]] = {}
         self.told: list[str] = []
 
-    def play(self, since_s: float, until_s: float, now: Measurement) -> None:
+    def play(self, since_s: float, until_s: float, now: SpeedMeasurement) -> None:
         for at_s in range(int(since_s), int(until_s)):
             self.do(self.it.on_hosts(self.alive, at_s), at_s)
             self.do(self.it.on_measured(now, at_s), at_s)
@@ -303,7 +310,7 @@ class Group:
                     self.holds[action.host] = action.command.lanes.get(action.host, ())
                 held = self.holds.get(action.host, ())
                 lanes = {action.host: held} if held else {}
-                answer = Answer(host=action.host, version=action.command.version, lanes=lanes)
+                answer = HostAnswer(host=action.host, version=action.command.version, lanes=lanes)
                 self.do(self.it.on_answer(answer, at_s), at_s)
 
 
@@ -345,14 +352,14 @@ def test_a_host_that_was_started_for_nothing_is_ended() -> None:
     it = controller(host_per_lane)
     it.on_past({0: Command(version=3, lanes={0: NAMES})}, {})
     it.on_hosts([0], 0.0)
-    it.on_answer(Answer(host=0, version=3, lanes={0: NAMES}), 0.1)
+    it.on_answer(HostAnswer(host=0, version=3, lanes={0: NAMES}), 0.1)
     assert it.phase is Phase.SENTINEL
     assert sent(it.on_tick(11.0)) == []
     # A controller that is dead by now had started it.
     it.on_hosts([0, 1], 12.0)
     (ask,) = sent(it.on_tick(22.0))  # it has not said yet what it holds
     assert (ask.host, ask.command.verb) == (1, "tell")
-    it.on_answer(Answer(host=1), 23.0)
+    it.on_answer(HostAnswer(host=1), 23.0)
     actions = it.on_tick(33.0)
     assert Retire(frozenset({0})) in actions
     assert [(send.host, send.command.verb) for send in sent(actions)] == [(1, "end")]
@@ -370,7 +377,7 @@ def test_a_host_stays_while_there_is_nothing_to_read() -> None:
 def test_a_host_of_before_that_must_be_asked_and_does_not_run_is_named() -> None:
     it = controller(host_per_lane)
     last = Command(version=5, lanes={})
-    it.on_past({1: last}, {1: Answer(host=1, version=3)})
+    it.on_past({1: last}, {1: HostAnswer(host=1, version=3)})
     synchronised(it, {0: NAMES})
     group = Group(it)
     group.holds[0] = NAMES
@@ -380,16 +387,16 @@ def test_a_host_of_before_that_must_be_asked_and_does_not_run_is_named() -> None
     assert group.told.count(awaited) == 1
     # An answer from before its last command does not say it.
     it.on_hosts([0, 1], 60.0)
-    it.on_answer(Answer(host=1, version=4, lanes={1: ()}), 60.1)
+    it.on_answer(HostAnswer(host=1, version=4, lanes={1: ()}), 60.1)
     assert not it.hosts[1].is_known
-    it.on_answer(Answer(host=1, version=5), 60.2)
+    it.on_answer(HostAnswer(host=1, version=5), 60.2)
     assert it.hosts[1].is_known
 
 
 def test_a_cluster_that_gives_no_lane_at_all_is_planned_for_with_one() -> None:
     it = controller()
     it.on_hosts([0], 0.0)
-    it.on_answer(Answer(host=0, lanes={0: NAMES}, most_lanes=0), 0.1)
+    it.on_answer(HostAnswer(host=0, lanes={0: NAMES}, most_lanes=0), 0.1)
     assert it.view(0.2).most_lanes == 1
     actions = it.on_measured(measured(t0=900.0, t1=900.0), 1.0)
     assert told(actions, True) == ["3 lanes are needed and 1 are available: lag will grow"]
@@ -399,8 +406,10 @@ def test_a_lane_that_claims_too_much_at_ease_is_not_believed_either() -> None:
     it = controller()
     it.on_hosts([0], 0.0)
     it.on_measured(measured(), 0.1)
-    cycle = Cycle(lane=0, took_s=0.001, is_saturated=False, size_bytes=9, offsets={"t-0": 10**6})
-    it.on_answer(Answer(host=0, lanes={0: NAMES}, cycles=(cycle,)), 0.2)
+    cycle = LaneCycle(
+        lane=0, took_s=0.001, is_saturated=False, size_bytes=9, offsets={"t-0": 10**6}
+    )
+    it.on_answer(HostAnswer(host=0, lanes={0: NAMES}, cycles=(cycle,)), 0.2)
     assert it.view(1.0).capacity_of(0) == 3000.0  # three times the usual
 
 
@@ -410,7 +419,9 @@ def test_a_restarted_controller_continues_from_the_hosts_answers() -> None:
     (send,) = sent(first.on_measured(measured(t0=600.0, t1=600.0), 1.0))
     second = controller()
     synchronised(second, {})
-    second.on_answer(Answer(host=0, version=send.command.version, lanes=send.command.lanes), 2.0)
+    second.on_answer(
+        HostAnswer(host=0, version=send.command.version, lanes=send.command.lanes), 2.0
+    )
     assert second.on_measured(measured(t0=600.0, t1=600.0), 3.0) == []
     (later,) = sent(second.on_measured(measured(t0=600.0, t1=600.0, t2=600.0), 4.0))
     assert later.command.version > send.command.version
@@ -429,9 +440,11 @@ def test_deleted_partitions_are_dropped() -> None:
 def settled(it: Controller) -> Send:
     """Host 0 holds all, as acknowledged by its life `one`."""
     it.on_hosts([0], 0.0)
-    it.on_answer(Answer(host=0, incarnation="one"), 0.1)
+    it.on_answer(HostAnswer(host=0, incarnation="one"), 0.1)
     (send,) = sent(it.on_measured(measured(t0=1.0), 1.0))
-    held = Answer(host=0, incarnation="one", version=send.command.version, lanes=send.command.lanes)
+    held = HostAnswer(
+        host=0, incarnation="one", version=send.command.version, lanes=send.command.lanes
+    )
     for now_s in (2.0, 3.0):
         it.on_answer(held, now_s)
     assert it.phase is Phase.SENTINEL
@@ -441,14 +454,16 @@ def settled(it: Controller) -> Send:
 def test_a_host_that_restarted_and_lost_its_plan_is_sent_it_again() -> None:
     it = controller(host_per_lane)
     send = settled(it)
-    actions = it.on_answer(Answer(host=0, incarnation="two"), 4.0)
+    actions = it.on_answer(HostAnswer(host=0, incarnation="two"), 4.0)
     assert sent(actions) == [send]
     assert told(actions, True) == ["host 0 has restarted and lost its plan, which is resent"]
     # It may still read what the last life was told, so nobody else gets it meanwhile.
     assert it.hosts[0].may_hold == set(NAMES)
-    assert sent(it.on_answer(Answer(host=0, incarnation="two"), 4.5)) == []
+    assert sent(it.on_answer(HostAnswer(host=0, incarnation="two"), 4.5)) == []
     assert sent(it.on_tick(15.0)) == [send]  # and again, until it is acknowledged
-    held = Answer(host=0, incarnation="two", version=send.command.version, lanes=send.command.lanes)
+    held = HostAnswer(
+        host=0, incarnation="two", version=send.command.version, lanes=send.command.lanes
+    )
     it.on_answer(held, 16.0)
     assert it.hosts[0].is_settled and it.hosts[0].holds == dict(send.command.lanes)
     assert it.on_tick(17.0) == []
@@ -457,23 +472,27 @@ def test_a_host_that_restarted_and_lost_its_plan_is_sent_it_again() -> None:
 def test_an_answer_of_the_same_life_with_a_lower_version_was_overtaken() -> None:
     it = controller(host_per_lane)
     settled(it)
-    assert it.on_answer(Answer(host=0, incarnation="one"), 4.0) == []
+    assert it.on_answer(HostAnswer(host=0, incarnation="one"), 4.0) == []
     assert it.hosts[0].holds == {0: NAMES}
 
 
 def test_a_restarted_host_with_its_plan_gets_no_command() -> None:
     it = controller(host_per_lane)
     send = settled(it)
-    held = Answer(host=0, incarnation="two", version=send.command.version, lanes=send.command.lanes)
+    held = HostAnswer(
+        host=0, incarnation="two", version=send.command.version, lanes=send.command.lanes
+    )
     assert it.on_answer(held, 4.0) == []
 
 
 def test_an_earlier_process_is_commanded_to_end_with_one_warning() -> None:
     it = controller(host_per_lane)
     send = settled(it)
-    held = Answer(host=0, incarnation="two", version=send.command.version, lanes=send.command.lanes)
+    held = HostAnswer(
+        host=0, incarnation="two", version=send.command.version, lanes=send.command.lanes
+    )
     it.on_answer(held, 4.0)
-    ghost = Answer(host=0, incarnation="one", version=99, positions={"t-0": 7})
+    ghost = HostAnswer(host=0, incarnation="one", version=99, positions={"t-0": 7})
     assert it.is_former(ghost) and not it.is_former(held)
     end = Send(0, Command(verb="end", incarnation="one"))
     first = it.on_answer(ghost, 5.0)
@@ -497,7 +516,7 @@ def test_hosts_that_the_lake_knows_are_asked_before_anything_moves() -> None:
     assert Start(frozenset({1})) in it.on_tick(11.0)
     (ask,) = sent(it.on_hosts([0, 1], 12.0))
     assert (ask.host, ask.command.verb) == (1, "tell")
-    it.on_answer(Answer(host=1, version=7, lanes={1: NAMES[:3]}), 13.0)
+    it.on_answer(HostAnswer(host=1, version=7, lanes={1: NAMES[:3]}), 13.0)
     sends = sent(it.on_measured(measured(t0=1.0), 14.0))
     assert all(not set(NAMES[:3]) & set(s.command.lanes.get(0, ())) for s in sends if s.host == 0)
 
@@ -505,7 +524,9 @@ def test_hosts_that_the_lake_knows_are_asked_before_anything_moves() -> None:
 def test_a_hanging_host_is_reported_and_keeps_its_partitions() -> None:
     it = controller(host_per_lane)
     send = settled(it)
-    held = Answer(host=0, incarnation="one", version=send.command.version, lanes=send.command.lanes)
+    held = HostAnswer(
+        host=0, incarnation="one", version=send.command.version, lanes=send.command.lanes
+    )
     assert it.on_answer(replace(held, busy_s=59.0), 4.0) == []
     (warning,) = told(it.on_answer(replace(held, busy_s=61.0), 5.0), True)
     assert warning.startswith(
@@ -515,7 +536,7 @@ def test_a_hanging_host_is_reported_and_keeps_its_partitions() -> None:
     assert it.on_answer(replace(held, busy_s=80.0), 6.0) == []  # said once
     assert it.hosts[0].may_hold == set(NAMES)
     (again,) = it.on_answer(held, 7.0)
-    assert again == Notice("host 0 is responsive again")
+    assert again == AutoscalerNotice("host 0 is responsive again")
     assert it.busy_s == {0: 0.0}
     assert told(it.on_answer(replace(held, busy_s=61.0), 8.0), True)
     it.on_hosts([], 9.0)
@@ -525,8 +546,8 @@ def test_a_hanging_host_is_reported_and_keeps_its_partitions() -> None:
 def test_how_long_a_turn_may_take_is_given() -> None:
     it = Controller(SETTINGS, SETTINGS.policy.decider(SETTINGS), one_host, 0.0, busy_limit_s=600.0)
     it.on_hosts([0], 0.0)
-    assert it.on_answer(Answer(host=0, busy_s=599.0), 1.0) == []
-    assert told(it.on_answer(Answer(host=0, busy_s=601.0), 2.0), True)
+    assert it.on_answer(HostAnswer(host=0, busy_s=599.0), 1.0) == []
+    assert told(it.on_answer(HostAnswer(host=0, busy_s=601.0), 2.0), True)
 
 
 # --- whatever happens ---------------------------------------------------------------------------------
@@ -556,7 +577,7 @@ class World:
         # What lies in each host's partition of the topic: it is read in order, even after a death.
         self.logs: dict[int, list[Command]] = {}
         self.last: dict[int, Command] = {}
-        self.answers: dict[int, Answer] = {}
+        self.answers: dict[int, HostAnswer] = {}
         self.dead: set[int] = set()
         self.now_s = 0.0
         self.started: set[int] = set()
@@ -639,7 +660,7 @@ class World:
             self._answer(host)
 
     def _answer(self, host: int) -> None:
-        answer = Answer(
+        answer = HostAnswer(
             host=host,
             version=self.versions.get(host, -1),
             lanes=self.holds[host],
@@ -747,14 +768,14 @@ def test_a_bad_partition_name_is_refused() -> None:
     with pytest.raises(BadInput, match=r"lanes\.0"):
         specs.parse('{"lanes": {"0": ["nonsense"]}}', Command, "said.json")
     with pytest.raises(BadInput, match=r"lanes\.0"):
-        specs.parse('{"host": 0, "lanes": {"0": ["nonsense"]}}', Answer, "said.json")
+        specs.parse('{"host": 0, "lanes": {"0": ["nonsense"]}}', HostAnswer, "said.json")
 
 
 def test_messages_survive_a_round_trip() -> None:
-    cycle = Cycle(lane=1, took_s=1.5, is_saturated=True, size_bytes=7, offsets={"t-0": 3})
+    cycle = LaneCycle(lane=1, took_s=1.5, is_saturated=True, size_bytes=7, offsets={"t-0": 3})
     for message in (
         Command(version=3, lanes={0: ("t-0", "t-10"), 12: ("t-2",)}),
-        Answer(host=0, version=3, lanes={1: ("t-0",)}, positions={"t-0": 9}, cycles=(cycle,)),
+        HostAnswer(host=0, version=3, lanes={1: ("t-0",)}, positions={"t-0": 9}, cycles=(cycle,)),
         measured(t0=5.0),
     ):
         assert specs.parse(specs.dump_json(message), type(message), "said.json") == message

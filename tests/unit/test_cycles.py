@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from penstock.domain.lake.cycle import Cycle, Cycles
+from penstock.domain.lake.cycle import Cycles, LaneCycle
 from penstock.domain.lake.report import BatchReport, LandedRange, LaneReport
 from penstock.lake.capacity import _WARM_UP, saturated
 from penstock.lake.landing import Landed
@@ -97,7 +97,7 @@ def test_a_cycle_lasts_from_landing_to_landing() -> None:
     made, report = Cycles(), BatchReport(batch=0, lanes=(BEHIND,))
     made.landed(report, 10.0, 0)
     (cycle,) = made.landed(report, 12.5, 0)
-    assert cycle == Cycle(
+    assert cycle == LaneCycle(
         lane=0, took_s=2.5, is_saturated=True, size_bytes=1000, offsets={"t-0": 100}
     )
     assert cycle.bytes_per_s == 400

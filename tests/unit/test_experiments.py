@@ -17,7 +17,7 @@ from penstock import specs
 from penstock.cli.experiment import experiment
 from penstock.domain import plugins
 from penstock.domain.errors import BadInput, PenstockError
-from penstock.domain.facts import Conditions, Line
+from penstock.domain.facts import FittedLine, PointConditions
 from penstock.domain.grid import EXPERIMENTS, ExperimentGrid, complete, quick
 from penstock.domain.metrics import Estimate
 from penstock.domain.value import FieldError
@@ -27,7 +27,7 @@ from penstock.report.facts import render, sentence
 from penstock.runs.experiments import series as experiments
 from penstock.runs.experiments.assemble import assemble
 from penstock.runs.experiments.points import (
-    Point,
+    PointRepeat,
     PointResult,
     base,
     conditions,
@@ -40,7 +40,7 @@ from penstock.stats.histogram import Histogram
 
 KINDS = plugins.names(EXPERIMENTS)
 
-WHERE = Conditions(message_bytes=1000, partitions=48, replication=3, brokers=3, producers=1)
+WHERE = PointConditions(message_bytes=1000, partitions=48, replication=3, brokers=3, producers=1)
 
 
 # --- grids and points ----------------------------------------------------------------------------
@@ -157,7 +157,7 @@ def test_copies_on_too_few_brokers_are_refused_even_with_the_experiments_own_bro
 # --- fits ----------------------------------------------------------------------------------------
 
 
-def line(x: Any, y: Any) -> Line:
+def line(x: Any, y: Any) -> FittedLine:
     fit = fit_line(list(x), list(y), figure="f_ms", over="partitions", conditions=WHERE)
     assert fit is not None
     return fit
@@ -244,7 +244,7 @@ GRID = complete(
 )
 
 
-def result(where: Conditions, repeat: int, noise: float = 0.0, **more: Any) -> PointResult:
+def result(where: PointConditions, repeat: int, noise: float = 0.0, **more: Any) -> PointResult:
     """Replication of 2 + .1 ms per copy, election of 30 + 4 ms per partition led, 20 MB/s."""
     led = where.partitions / where.brokers
     figures = {
@@ -339,7 +339,7 @@ def test_a_small_grid_is_a_caveat() -> None:
 def test_an_experiment_resumes_where_it_stopped(tmp_path: Path) -> None:
     begun = experiments.create("production", GRID, tmp_path)
     first, second, *_ = begun.points
-    ended: list[tuple[Point, Literal["complete", "failed"]]]
+    ended: list[tuple[PointRepeat, Literal["complete", "failed"]]]
     ended = [(first, "complete"), (second, "failed")]
     for point, status in ended:
         directory = begun.directory(point)

@@ -11,17 +11,17 @@ from penstock import specs
 from penstock.domain.errors import BadInput
 from penstock.domain.facts import (
     ClusterFacts,
-    Conditions,
     FactPoint,
-    Line,
-    Range,
+    FittedLine,
+    MeasuredRange,
+    PointConditions,
     merged,
 )
 from penstock.domain.grid import ExperimentGrid
 from penstock.domain.metrics import Distribution, Estimate
 
-WHERE = Conditions(message_bytes=1000, partitions=48, replication=3, brokers=3, producers=1)
-LINE = Line(
+WHERE = PointConditions(message_bytes=1000, partitions=48, replication=3, brokers=3, producers=1)
+LINE = FittedLine(
     figure="replication_ms",
     over="copies_per_broker",
     intercept=Estimate(value=2.0, low=1.5, high=2.5),
@@ -58,7 +58,7 @@ PRODUCTION = ClusterFacts(
     machine={"cores": 2, "memory_mb": 24_000},
     versions={"kafka": "4.3.1"},
     grids={"production": ExperimentGrid(partitions=(1, 48), brokers=(3,), replication=(3,))},
-    valid={"production.partitions": Range(low=1, high=192)},
+    valid={"production.partitions": MeasuredRange(low=1, high=192)},
     caveats=("one machine",),
     producer_mb_per_s=Estimate(value=20.0, low=18.0, high=22.0),
     replication=LINE,
@@ -97,7 +97,7 @@ def test_joined_facts_have_what_either_has() -> None:
     other = replace(
         PRODUCTION,
         grids={"consumption": ExperimentGrid(consumers=(2,))},
-        valid={"consumption.consumers": Range(low=1, high=8)},
+        valid={"consumption.consumers": MeasuredRange(low=1, high=8)},
         caveats=("one machine", "small messages"),
         producer_mb_per_s=None,
         replication=None,

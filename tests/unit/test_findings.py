@@ -9,8 +9,8 @@ import pytest
 
 from penstock.domain.findings import findings
 from penstock.domain.metric_path import check_name, figure
-from penstock.domain.metrics import Counts, Distribution, Estimate, RunMetrics
-from penstock.domain.shapes.monotone import Falls, Rises
+from penstock.domain.metrics import Distribution, Estimate, MessageCounts, RunMetrics
+from penstock.domain.shapes.monotone import FallsShape, RisesShape
 from penstock.domain.steadiness import Steadiness
 from penstock.domain.value import FieldError
 
@@ -31,7 +31,7 @@ def metrics(lost: float, p99: float | None = None) -> RunMetrics:
     return RunMetrics(
         run="a",
         seconds_measured=1,
-        counts=Counts(sent=1000, acknowledged_yet_lost=5),
+        counts=MessageCounts(sent=1000, acknowledged_yet_lost=5),
         lost_share=Estimate(value=lost),
         duplicated_share=Estimate(value=0),
         latency=latency,
@@ -48,7 +48,7 @@ def results(**lost: Sequence[float]) -> list[tuple[dict[str, str], RunMetrics]]:
 
 
 def test_a_shape_is_judged_for_every_value_of_the_other_axes() -> None:
-    shape = Falls(figure="lost_share", over="workload.payload.size_bytes", by=0.1)
+    shape = FallsShape(figure="lost_share", over="workload.payload.size_bytes", by=0.1)
     judgements = findings(
         [shape], AXES, results(**{"1": [0.5, 0.3, 0.1], "all": [0.5, 0.45, 0.44]})
     )
@@ -58,7 +58,7 @@ def test_a_shape_is_judged_for_every_value_of_the_other_axes() -> None:
 
 
 def test_where_holds_an_axis_and_repeats_are_averaged() -> None:
-    shape = Rises(
+    shape = RisesShape(
         figure="lost_share",
         over="workload.payload.size_bytes",
         where={"settings.acks": "all"},
@@ -72,7 +72,7 @@ def test_where_holds_an_axis_and_repeats_are_averaged() -> None:
 
 
 def test_a_cell_without_a_figure_is_not_evidence() -> None:
-    shape = Falls(figure="latency.p99_ms", over="workload.payload.size_bytes")
+    shape = FallsShape(figure="latency.p99_ms", over="workload.payload.size_bytes")
     (one, two) = findings([shape], AXES, results(**{"1": [0, 0, 0], "all": [0, 0, 0]}))
     assert not one.holds
     assert not two.holds
@@ -88,7 +88,7 @@ def test_times_of_unsteady_runs_are_not_evidence() -> None:
     sizes = AXES["workload.payload.size_bytes"]
     cells = [{"settings.acks": "1", "workload.payload.size_bytes": size} for size in sizes]
     runs = [(cell, metrics(0.0, p99=p99)) for cell, p99 in zip(cells, (30, 20, 10), strict=True)]
-    shape = Falls(
+    shape = FallsShape(
         figure="latency.p99_ms", over="workload.payload.size_bytes", where={"settings.acks": "1"}
     )
     spoilt = unsteady((cells[2], metrics(0.0, p99=1000)))
@@ -100,7 +100,7 @@ def test_times_of_unsteady_runs_are_not_evidence() -> None:
 
 
 def test_other_figures_of_runs_that_were_not_steady_stay() -> None:
-    shape = Falls(
+    shape = FallsShape(
         figure="lost_share", over="workload.payload.size_bytes", where={"settings.acks": "1"}
     )
     unsteady_results = [unsteady(result) for result in results(**{"1": [0.5, 0.3, 0.1]})]

@@ -24,7 +24,7 @@ from penstock.domain.scenario import Scenario
 from penstock.models import calibration
 from penstock.models.fitted import blind, check_alike, fit_model, outside, summary
 from penstock.models.forecast import judge
-from penstock.models.observation import Sending
+from penstock.models.observation import MeasuredSending
 from penstock.models.other_traffic import OtherTraffic
 from penstock.models.path.predict import (
     CURVE_SHARES,
@@ -32,7 +32,7 @@ from penstock.models.path.predict import (
     Prediction,
     Saturated,
 )
-from penstock.models.throughput import FittedInterval, Interval
+from penstock.models.throughput import FittedRequestInterval, RequestInterval
 from penstock.report import forecast_page, forecasts
 from penstock.testbed.faults.kill import Kill
 
@@ -422,13 +422,13 @@ def test_show_explains_parameters_and_errors(file: Path) -> None:
 
 
 def test_the_page_of_a_model_has_what_follows_for_throughput_and_disks(tmp_path: Path) -> None:
-    interval = FittedInterval(
-        interval=Interval(base_s=3e-4, per_partition_s=1e-5, per_byte_s=3e-8),
+    interval = FittedRequestInterval(
+        interval=RequestInterval(base_s=3e-4, per_partition_s=1e-5, per_byte_s=3e-8),
         r_squared=0.99,
         sizes_bytes=(200, 12_000),
         partitions=(3, 12),
     )
-    seen = Sending(
+    seen = MeasuredSending(
         run="full",
         spec=run_spec(1_000),
         messages_per_s=30_000,

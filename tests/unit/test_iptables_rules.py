@@ -178,8 +178,8 @@ def test_in_order_means_never_due_before_the_one_in_front() -> None:
 
 def test_held_packets_come_out_when_they_are_due() -> None:
     held: Held[str] = Held()
-    held.lane(30).extend([(30, "a"), (31, "b")])
-    held.lane(10).append((12, "c"))
+    held.fifo(30).extend([(30, "a"), (31, "b")])
+    held.fifo(10).append((12, "c"))
     held.push(20, "d")
     held.push(20, "e")
     assert held.next_due_ns() == 12
@@ -192,7 +192,7 @@ def test_held_packets_come_out_when_they_are_due() -> None:
 
 def test_overdue_packets_come_out_with_their_due_time() -> None:
     held: Held[str] = Held()
-    held.lane(30).extend([(30, "a"), (31, "b")])
+    held.fifo(30).extend([(30, "a"), (31, "b")])
     held.push(20, "c")
     held.push(31, "d")
     assert held.pop_overdue(20) == []
@@ -202,18 +202,18 @@ def test_overdue_packets_come_out_with_their_due_time() -> None:
 
 def test_held_packets_of_a_cut_link_are_taken_out() -> None:
     held: Held[str] = Held()
-    lane = held.lane(30)
+    lane = held.fifo(30)
     lane.extend([(30, "a1"), (31, "b1")])
     held.push(20, "a2")
     held.push(5, "b2")
     assert sorted(held.remove(lambda item: item.startswith("a"))) == ["a1", "a2"]
     lane.append((32, "b3"))
-    held.keep_lanes(set())
+    held.keep_fifos(set())
     assert held.pop_due(40) == ["b1", "b3", "b2"]
-    held.keep_lanes({30})
-    assert held.lane(30) is lane, "a lane in use stays the one that links append to"
-    held.keep_lanes(set())
-    assert held.lane(30) is not lane
+    held.keep_fifos({30})
+    assert held.fifo(30) is lane, "a lane in use stays the one that links append to"
+    held.keep_fifos(set())
+    assert held.fifo(30) is not lane
 
 
 class Notes:

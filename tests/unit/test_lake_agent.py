@@ -10,7 +10,7 @@ import pytest
 
 from penstock.autoscaler import agent as agents
 from penstock.autoscaler.agent import Agent
-from penstock.domain.autoscaling import Answer, Command
+from penstock.domain.autoscaling import Command, HostAnswer
 from penstock.domain.lake.plan import Plan
 from penstock.domain.lake.report import BatchReport, LandedRange, LaneReport
 from penstock.kafka.waiting import wait_until
@@ -24,7 +24,7 @@ class Link:
     def __init__(self, last: Command | None = None) -> None:
         self.last = last
         self.commands: list[Command] = []
-        self.answers: list[Answer] = []
+        self.answers: list[HostAnswer] = []
 
     def past(self) -> Command | None:
         return self.last
@@ -32,7 +32,7 @@ class Link:
     def command(self, timeout_s: float) -> Command | None:
         return self.commands.pop(0) if self.commands else None
 
-    def answer(self, answer: Answer) -> None:
+    def answer(self, answer: HostAnswer) -> None:
         self.answers.append(answer)
 
     def close(self) -> None: ...

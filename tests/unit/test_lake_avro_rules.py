@@ -19,8 +19,8 @@ from penstock.lake.decoded import Limits
 from penstock.lake.decoders import Decoding, decoding_of
 from penstock.lake.decoders.avro import AvroDecoder
 from penstock.lake.isolated.avro_check import checker, long_at
-from penstock.lake.isolated.isolation import Host
-from penstock.lake.rejection import Kind
+from penstock.lake.isolated.isolation import DecoderHost
+from penstock.lake.rejection import RejectKind
 
 FIELDS: dict[str, Any] = {
     "i": "int",
@@ -67,7 +67,7 @@ def with_bytes(**changed: bytes) -> bytes:
 
 @pytest.fixture(scope="module")
 def decoding() -> Iterator[Decoding]:
-    host = Host(Limits(10.0, 128))
+    host = DecoderHost(Limits(10.0, 128))
     yield decoding_of(AvroDecoder(schema=json.dumps(SCHEMA)), host)
     host.close()
 
@@ -84,38 +84,38 @@ def decode(decoding: Decoding, values: list[bytes | None]) -> list[Any]:
 
 RULES: list[tuple[str, bytes, Any]] = [
     ("a good record", with_bytes(), {"i": 1, "e": "B", "u": 3, "a": [1, 2], "r": {"e": "C"}}),
-    ("bytes behind the record", with_bytes() + b"!", Kind.NOT_AVRO),
-    ("a record that is cut off", with_bytes()[:-1], Kind.NOT_AVRO),
-    ("nothing", b"", Kind.NOT_AVRO),
+    ("bytes behind the record", with_bytes() + b"!", RejectKind.NOT_AVRO),
+    ("a record that is cut off", with_bytes()[:-1], RejectKind.NOT_AVRO),
+    ("nothing", b"", RejectKind.NOT_AVRO),
     ("NaN", with_bytes(d=struct.pack("<d", math.nan)), {"d": math.nan}),
     ("Infinity", with_bytes(d=struct.pack("<d", math.inf)), {"d": math.inf}),
     ("the largest long", with_bytes(l=MAX_LONG), {"l": 2**63 - 1}),
-    ("a number of 65 bits", with_bytes(l=long(2**64)), Kind.NOT_AVRO),
-    ("a number of 20 bytes", with_bytes(l=b"\x80" * 19 + b"\x01"), Kind.NOT_AVRO),
+    ("a number of 65 bits", with_bytes(l=long(2**64)), RejectKind.NOT_AVRO),
+    ("a number of 20 bytes", with_bytes(l=b"\x80" * 19 + b"\x01"), RejectKind.NOT_AVRO),
     ("a number that is longer than it need be", with_bytes(l=b"\x84\x00"), {"l": 2}),
     ("the largest int", with_bytes(i=long(2**31 - 1)), {"i": 2**31 - 1}),
     ("the least int", with_bytes(i=long(-(2**31))), {"i": -(2**31)}),
-    ("too large for an int", with_bytes(i=long(2**31)), Kind.NOT_AVRO),
-    ("too small for an int", with_bytes(i=long(-(2**31) - 1)), Kind.NOT_AVRO),
-    ("bytes ff fe in a text", with_bytes(s=b"\x04\xff\xfe"), Kind.NOT_UTF8),
-    ("a surrogate in a text", with_bytes(s=b"\x06\xed\xa0\x80"), Kind.NOT_UTF8),
-    ("a text of negative length", with_bytes(s=b"\x01x"), Kind.NOT_AVRO),
-    ("a text of length 2⁶⁴+1", with_bytes(s=long(2**64 + 1) + b"x"), Kind.NOT_AVRO),
+    ("too large for an int", with_bytes(i=long(2**31)), RejectKind.NOT_AVRO),
+    ("too small for an int", with_bytes(i=long(-(2**31) - 1)), RejectKind.NOT_AVRO),
+    ("bytes ff fe in a text", with_bytes(s=b"\x04\xff\xfe"), RejectKind.NOT_UTF8),
+    ("a surrogate in a text", with_bytes(s=b"\x06\xed\xa0\x80"), RejectKind.NOT_UTF8),
+    ("a text of negative length", with_bytes(s=b"\x01x"), RejectKind.NOT_AVRO),
+    ("a text of length 2⁶⁴+1", with_bytes(s=long(2**64 + 1) + b"x"), RejectKind.NOT_AVRO),
     ("Chinese", with_bytes(s=b"\x24" + "水水水水水水".encode()), {"s": "水" * 6}),
-    ("an enum beyond its symbols", with_bytes(e=b"\x06"), Kind.NOT_AVRO),
-    ("a negative enum", with_bytes(e=b"\x01"), Kind.NOT_AVRO),
-    ("a negative enum by its name", with_bytes(r=b"\x02\x01"), Kind.NOT_AVRO),
-    ("a union beyond its types", with_bytes(u=b"\x04\x06"), Kind.NOT_AVRO),
-    ("a negative union", with_bytes(u=b"\x01\x06"), Kind.NOT_AVRO),
+    ("an enum beyond its symbols", with_bytes(e=b"\x06"), RejectKind.NOT_AVRO),
+    ("a negative enum", with_bytes(e=b"\x01"), RejectKind.NOT_AVRO),
+    ("a negative enum by its name", with_bytes(r=b"\x02\x01"), RejectKind.NOT_AVRO),
+    ("a union beyond its types", with_bytes(u=b"\x04\x06"), RejectKind.NOT_AVRO),
+    ("a negative union", with_bytes(u=b"\x01\x06"), RejectKind.NOT_AVRO),
     ("a boolean of 2", with_bytes(b=b"\x02"), {"b": True}),
     ("an array in blocks", with_bytes(a=b"\x02\x02\x03\x04\x04\x06\x00"), {"a": [1, 2, 3]}),
     ("a key twice in a map", with_bytes(m=b"\x04\x02k\x02\x02k\x04\x00"), {"m": [("k", 2)]}),
-    ("a time after 9999", with_bytes(t=MAX_LONG), Kind.NOT_AVRO),
-    ("a decimal of too many digits", with_bytes(x=b"\x06\x7f\xff\xff"), Kind.WRONG_TYPE),
-    ("a block with a wrong size", with_bytes(a=b"\x03\x7f\x02\x04\x00"), Kind.NOT_AVRO),
-    ("a block of 2⁶³ items", with_bytes(a=long(-(2**63)) + b"\x00\x00"), Kind.NOT_AVRO),
-    ("2⁶⁰ items", with_bytes(a=long(2**60)), Kind.NOT_AVRO),
-    ("2⁶⁰ items without bytes", with_bytes(n=long(2**60) + b"\0"), Kind.NOT_AVRO),
+    ("a time after 9999", with_bytes(t=MAX_LONG), RejectKind.NOT_AVRO),
+    ("a decimal of too many digits", with_bytes(x=b"\x06\x7f\xff\xff"), RejectKind.WRONG_TYPE),
+    ("a block with a wrong size", with_bytes(a=b"\x03\x7f\x02\x04\x00"), RejectKind.NOT_AVRO),
+    ("a block of 2⁶³ items", with_bytes(a=long(-(2**63)) + b"\x00\x00"), RejectKind.NOT_AVRO),
+    ("2⁶⁰ items", with_bytes(a=long(2**60)), RejectKind.NOT_AVRO),
+    ("2⁶⁰ items without bytes", with_bytes(n=long(2**60) + b"\0"), RejectKind.NOT_AVRO),
     ("3 items without bytes", with_bytes(n=b"\x06\0"), {"n": [b"", b"", b""]}),
 ]
 
@@ -131,7 +131,7 @@ def test_a_record_is_judged_alike_alone_and_among_others(
     [first, beside_others, _, last] = decode(decoding, [good, value, None, good])
     assert first == last == decode(decoding, [good])[0]
     assert repr(beside_others) == repr(alone)  # NaN does not equal itself
-    if isinstance(expected, Kind):
+    if isinstance(expected, RejectKind):
         assert alone is expected
     else:
         assert repr({name: alone[name] for name in expected}) == repr(expected)
@@ -190,7 +190,7 @@ def test_a_record_without_fields_has_no_column() -> None:
     schema = {"type": "record", "name": "R", "fields": [{"name": "e", "type": empty}]}
     for one in (empty, schema):
         with pytest.raises(BadInput, match="no fields"):
-            decoding_of(AvroDecoder(schema=json.dumps(one)), Host(Limits()))
+            decoding_of(AvroDecoder(schema=json.dumps(one)), DecoderHost(Limits()))
 
 
 def test_a_schema_that_contains_itself_has_no_columns() -> None:
@@ -200,4 +200,4 @@ def test_a_schema_that_contains_itself_has_no_columns() -> None:
         "fields": [{"name": "next", "type": ["null", "Node"]}],
     }
     with pytest.raises(BadInput, match="contains itself"):
-        decoding_of(AvroDecoder(schema=json.dumps(schema)), Host(Limits()))
+        decoding_of(AvroDecoder(schema=json.dumps(schema)), DecoderHost(Limits()))

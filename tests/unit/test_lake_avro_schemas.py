@@ -19,7 +19,7 @@ from penstock.lake.isolated.avro_defaults import convert_defaults
 from penstock.lake.isolated.avro_logical import resolve
 from penstock.lake.isolated.avro_rows import AvroRows
 from penstock.lake.isolated.rows import Decoder
-from penstock.lake.rejection import Kind
+from penstock.lake.rejection import RejectKind
 
 HEAD = b"\0\0\0\0\1"
 TIME_MS = 1_600_000_000_000
@@ -92,8 +92,8 @@ def resolved(writer: Any, reader: Any) -> Any:
         (12345, Decimal("123.45")),  # more than the writer declared
         (-1234567, Decimal("-12345.67")),
         (10**10 - 1, Decimal("99999999.99")),
-        (10**10, Kind.WRONG_TYPE),
-        (-(10**10), Kind.WRONG_TYPE),
+        (10**10, RejectKind.WRONG_TYPE),
+        (-(10**10), RejectKind.WRONG_TYPE),
     ],
 )
 @pytest.mark.parametrize("is_fixed", [False, True])
@@ -105,7 +105,7 @@ def test_a_decimal_is_landed_exactly_or_rejected(
     row = landed(
         record(("x", make(4, 2))), record(("x", make(10, 2))), data if is_fixed else sized(data)
     )
-    assert row == (expected if isinstance(expected, Kind) else {"x": expected})
+    assert row == (expected if isinstance(expected, RejectKind) else {"x": expected})
 
 
 def test_a_decimal_keeps_all_38_digits() -> None:
@@ -117,7 +117,7 @@ def test_a_decimal_keeps_all_38_digits() -> None:
 
 @pytest.mark.parametrize(
     ("number", "scale", "expected"),
-    [(1234, 4, Decimal("12.34")), (1234, 1, Kind.WRONG_TYPE), (1230, 1, Decimal("12.3"))],
+    [(1234, 4, Decimal("12.34")), (1234, 1, RejectKind.WRONG_TYPE), (1230, 1, Decimal("12.3"))],
 )
 def test_the_scale_of_a_decimal_changes_without_loss(
     number: int, scale: int, expected: Any
@@ -127,7 +127,7 @@ def test_the_scale_of_a_decimal_changes_without_loss(
         record(("x", decimal(10, scale))),
         sized(number.to_bytes(2, "big", signed=True)),
     )
-    assert row == (expected if isinstance(expected, Kind) else {"x": expected})
+    assert row == (expected if isinstance(expected, RejectKind) else {"x": expected})
 
 
 # --- defaults -----------------------------------------------------------------------------------------
@@ -231,8 +231,8 @@ LOGICAL: list[tuple[str, Any, Any, bytes, Any]] = [
     ("a long as microseconds", "long", MICROS, long(TIME_MS * 1000), TIME),
     ("an int as a date", "int", DATE, long(5), datetime.date(1970, 1, 6)),
     ("bytes as a decimal", "bytes", decimal(4, 2), sized(RAW_DECIMAL), Decimal("12.34")),
-    ("bytes as a decimal of too many digits", "bytes", decimal(2, 1), sized(RAW_DECIMAL), Kind.WRONG_TYPE),
-    ("a long as a time after 9999", "long", MILLIS, long(2**62), Kind.NOT_AVRO),
+    ("bytes as a decimal of too many digits", "bytes", decimal(2, 1), sized(RAW_DECIMAL), RejectKind.WRONG_TYPE),
+    ("a long as a time after 9999", "long", MILLIS, long(2**62), RejectKind.NOT_AVRO),
     ("milliseconds as microseconds", MILLIS, MICROS, long(TIME_MS), TIME),
     ("a UUID as text", {"type": "string", "logicalType": "uuid"}, "string", sized(b"abc"), "abc"),
     ("a UUID as bytes", {"type": "string", "logicalType": "uuid"}, "bytes", sized(b"abc"), b"abc"),
@@ -247,7 +247,7 @@ def test_a_logical_type_that_one_schema_lacks_follows_the_reader(
     writer: Any, reader: Any, value: bytes, expected: Any
 ) -> None:
     row = landed(record(("x", writer)), record(("x", reader)), value)
-    assert row == (expected if isinstance(expected, Kind) else {"x": expected})
+    assert row == (expected if isinstance(expected, RejectKind) else {"x": expected})
 
 
 def test_one_type_of_the_writer_is_read_as_two_of_the_reader() -> None:
@@ -292,9 +292,9 @@ def test_an_int_of_more_than_32_bits_is_rejected_wherever_it_is(kind: Any, reade
     reader = reader or record(("y", "long"))
     writer = record(("x", kind), ("y", "long"))
     for number in (2**31, -(2**31) - 1, 2**40):
-        assert landed(writer, reader, long(number) + long(1)) is Kind.NOT_AVRO
+        assert landed(writer, reader, long(number) + long(1)) is RejectKind.NOT_AVRO
     for number in (2**31 - 1, -(2**31)):
-        assert not isinstance(landed(writer, reader, long(number) + long(1)), Kind)
+        assert not isinstance(landed(writer, reader, long(number) + long(1)), RejectKind)
 
 
 NODES: list[tuple[str, Any, Callable[[int], bytes]]] = [
@@ -316,10 +316,10 @@ def test_fields_that_the_reader_lacks_may_be_nested_3000_deep(
     for depth in (1, 400, 1500):  # a node is two values, one in the other
         assert landed(writer, record(("a", "long")), long(7) + nested(depth)) == {"a": 7}
         cut = long(7) + nested(depth)[:-1]
-        assert landed(writer, record(("a", "long")), cut) is Kind.NOT_AVRO
+        assert landed(writer, record(("a", "long")), cut) is RejectKind.NOT_AVRO
     for depth in (10_000, 200_000):
         value = long(7) + nested(depth)
-        assert landed(writer, record(("a", "long")), value) is Kind.NOT_AVRO
+        assert landed(writer, record(("a", "long")), value) is RejectKind.NOT_AVRO
         with pytest.raises(ValueError, match="nested in each other more than 3000 deep"):
             checker(fastavro.parse_schema(writer))(value, 0)
     assert sys.getrecursionlimit() == limit

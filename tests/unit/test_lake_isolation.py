@@ -23,22 +23,22 @@ from penstock.lake.decoders import Decoding, decoding_of
 from penstock.lake.decoders.avro import AvroDecoder
 from penstock.lake.decoders.function import FunctionDecoder
 from penstock.lake.isolated import isolation, wire
-from penstock.lake.isolated.isolation import Host
+from penstock.lake.isolated.isolation import DecoderHost
 from penstock.lake.isolated.process import Recipe
-from penstock.lake.rejection import Kind
+from penstock.lake.rejection import RejectKind
 
 LIMITS = Limits(record_s=2.0, record_memory_mb=128)
 
 
-def function(name: str, host: Host | None = None) -> Decoding:
+def function(name: str, host: DecoderHost | None = None) -> Decoding:
     """Its process ends when it, and the host, are forgotten."""
     words = FunctionDecoder(function=f"lake_functions:{name}", columns=lake_functions.COLUMNS)
-    return decoding_of(words, host or Host(LIMITS))
+    return decoding_of(words, host or DecoderHost(LIMITS))
 
 
 @pytest.fixture(scope="module")
 def acting() -> Iterator[Decoding]:
-    host = Host(LIMITS)
+    host = DecoderHost(LIMITS)
     yield function("act", host)
     host.close()
 
@@ -55,37 +55,37 @@ def ids(decoding: Decoding, values: list[bytes | None]) -> list[int | None]:
 
 
 CASES: list[tuple[str, Any]] = [
-    ("list", (Kind.FUNCTION_FAILED, "returned list instead of a dict")),
-    ("text", (Kind.FUNCTION_FAILED, "returned str instead of a dict")),
-    ("bytes key", (Kind.FUNCTION_FAILED, "b'id', which is not text")),
-    ("int key", (Kind.FUNCTION_FAILED, "key 1, which is not text")),
-    ("tuple key", (Kind.FUNCTION_FAILED, "which is not text")),
-    ("none key", (Kind.FUNCTION_FAILED, "which is not text")),
+    ("list", (RejectKind.FUNCTION_FAILED, "returned list instead of a dict")),
+    ("text", (RejectKind.FUNCTION_FAILED, "returned str instead of a dict")),
+    ("bytes key", (RejectKind.FUNCTION_FAILED, "b'id', which is not text")),
+    ("int key", (RejectKind.FUNCTION_FAILED, "key 1, which is not text")),
+    ("tuple key", (RejectKind.FUNCTION_FAILED, "which is not text")),
+    ("none key", (RejectKind.FUNCTION_FAILED, "which is not text")),
     ("other key", {"id": 1}),
-    ("struct list", (Kind.WRONG_TYPE, "s: got list instead of a dict")),
-    ("struct items", (Kind.WRONG_TYPE, "s: got list instead of a dict")),
-    ("struct bytes key", (Kind.WRONG_TYPE, "b'a', which is not text")),
-    ("float", (Kind.WRONG_TYPE, "id: ")),
-    ("whole float", (Kind.WRONG_TYPE, "id: ")),
-    ("bool", (Kind.WRONG_TYPE, "id: got a boolean")),
-    ("large", (Kind.WRONG_TYPE, "")),
-    ("large float", (Kind.WRONG_TYPE, "share: ")),
-    ("text for list", (Kind.WRONG_TYPE, "l: got str")),
-    ("float in list", (Kind.WRONG_TYPE, "l: ")),
-    ("surrogate", (Kind.FUNCTION_FAILED, "ValueError: bad \\ud800 text [31m next line")),
-    ("unspeakable", (Kind.FUNCTION_FAILED, "Unspeakable")),
-    ("long text", (Kind.FUNCTION_FAILED, "ValueError: xxx")),
-    ("penstock", (Kind.FUNCTION_FAILED, "BadInput: this is not the pipeline's fault")),
-    ("recursion", (Kind.FUNCTION_FAILED, "RecursionError")),
-    ("sys.exit", (Kind.FUNCTION_FAILED, "SystemExit: 3")),
-    ("interrupt", (Kind.FUNCTION_FAILED, "KeyboardInterrupt")),
+    ("struct list", (RejectKind.WRONG_TYPE, "s: got list instead of a dict")),
+    ("struct items", (RejectKind.WRONG_TYPE, "s: got list instead of a dict")),
+    ("struct bytes key", (RejectKind.WRONG_TYPE, "b'a', which is not text")),
+    ("float", (RejectKind.WRONG_TYPE, "id: ")),
+    ("whole float", (RejectKind.WRONG_TYPE, "id: ")),
+    ("bool", (RejectKind.WRONG_TYPE, "id: got a boolean")),
+    ("large", (RejectKind.WRONG_TYPE, "")),
+    ("large float", (RejectKind.WRONG_TYPE, "share: ")),
+    ("text for list", (RejectKind.WRONG_TYPE, "l: got str")),
+    ("float in list", (RejectKind.WRONG_TYPE, "l: ")),
+    ("surrogate", (RejectKind.FUNCTION_FAILED, "ValueError: bad \\ud800 text [31m next line")),
+    ("unspeakable", (RejectKind.FUNCTION_FAILED, "Unspeakable")),
+    ("long text", (RejectKind.FUNCTION_FAILED, "ValueError: xxx")),
+    ("penstock", (RejectKind.FUNCTION_FAILED, "BadInput: this is not the pipeline's fault")),
+    ("recursion", (RejectKind.FUNCTION_FAILED, "RecursionError")),
+    ("sys.exit", (RejectKind.FUNCTION_FAILED, "SystemExit: 3")),
+    ("interrupt", (RejectKind.FUNCTION_FAILED, "KeyboardInterrupt")),
     ("print", {"id": 5}),
     ("input", {"id": 0}),
-    ("exit", (Kind.DECODER_DIED, "ended the decoder process (exit code 3)")),
-    ("crash", (Kind.DECODER_DIED, "ended the decoder process (signal SIGSEGV)")),
-    ("sleep", (Kind.TOO_SLOW, "took longer than 2 s")),
-    ("loop", (Kind.TOO_SLOW, "took longer than 2 s")),
-    ("memory", (Kind.TOO_MUCH_MEMORY, "exhausted the memory of 128 MB")),
+    ("exit", (RejectKind.DECODER_DIED, "ended the decoder process (exit code 3)")),
+    ("crash", (RejectKind.DECODER_DIED, "ended the decoder process (signal SIGSEGV)")),
+    ("sleep", (RejectKind.TOO_SLOW, "took longer than 2 s")),
+    ("loop", (RejectKind.TOO_SLOW, "took longer than 2 s")),
+    ("memory", (RejectKind.TOO_MUCH_MEMORY, "exhausted the memory of 128 MB")),
 ]
 
 
@@ -118,7 +118,7 @@ def test_several_of_them_in_parts_of_any_size(
 
 def test_a_schema_that_ends_the_process_rejects_its_own_records() -> None:
     recipe = Recipe("lake_functions:FragileRows", {}, pa.schema([("id", pa.int64())]))
-    isolated = Host(LIMITS).add(recipe)
+    isolated = DecoderHost(LIMITS).add(recipe)
     values: list[bytes | None] = [b"1", b"2", b"3", b"2", b"1"]
     for _ in range(2):  # the second time it is known
         decoded = isolated.decode(values, {1: "a", 2: "die", 3: "abc"})
@@ -140,7 +140,7 @@ def test_a_process_that_somebody_kills_rejects_no_record(tmp_path: Path) -> None
 
 def test_a_process_that_is_stopped_for_a_while_rejects_no_record() -> None:
     """As with a machine that has too much to do; the process is ready, and gets no processor."""
-    decoding = function("stop_itself", Host(Limits(record_s=0.3, record_memory_mb=128)))
+    decoding = function("stop_itself", DecoderHost(Limits(record_s=0.3, record_memory_mb=128)))
     assert ids(decoding, [b"a", b"stop", b"c"]) == [1, 1, 1]
 
 
@@ -163,7 +163,7 @@ def test_one_that_grows_is_replaced_before_its_memory_ends() -> None:
 def test_a_record_that_fits_alone_lands_whatever_others_took() -> None:
     columns = {"id": "long", "bin": "binary"}
     words = FunctionDecoder(function="lake_functions:take_mb", columns=columns)
-    decoding = decoding_of(words, Host(LIMITS))
+    decoding = decoding_of(words, DecoderHost(LIMITS))
     assert ids(decoding, [b"100"]) == [100]
     assert ids(decoding, [*[b"5 row"] * 9, b"100", b"1"]) == [*[5] * 9, 100, 1]
     assert ids(decoding, [b"50 kept", b"100 hidden"]) == [50, 100]
@@ -175,7 +175,7 @@ def test_a_record_that_fits_alone_lands_whatever_others_took() -> None:
 
 def test_a_function_that_returns_in_a_fork_too_changes_no_answer() -> None:
     before = children()
-    host = Host(LIMITS)
+    host = DecoderHost(LIMITS)
     decoding = function("fork", host)
     assert ids(decoding, [b"fork", b"ab"]) == [4, 2]
     forked = [psutil.Process(pid) for pid in children() - before]
@@ -187,11 +187,11 @@ def test_a_function_that_returns_in_a_fork_too_changes_no_answer() -> None:
 
 def test_an_answer_to_another_request_is_not_used() -> None:
     words = FunctionDecoder(function="lake_functions:answer_itself", columns={"id": "long"})
-    decoding = decoding_of(words, Host(LIMITS))
+    decoding = decoding_of(words, DecoderHost(LIMITS))
     assert ids(decoding, [b"a"]) == [1]
     decoded = decoding.decode([b"b", b"answer", b"c"])
     assert decoded.columns.column("id").to_pylist() == [1, 1]
-    assert decoded.rejected[1].kind is Kind.DECODER_DIED
+    assert decoded.rejected[1].kind is RejectKind.DECODER_DIED
     assert "it has the number 1 instead of" in decoded.rejected[1].detail
 
 
@@ -202,7 +202,7 @@ def test_a_message_has_a_number() -> None:
 
 def test_it_is_the_same_process_from_batch_to_batch_and_ends_with_its_owner() -> None:
     before = children()
-    host = Host(LIMITS)
+    host = DecoderHost(LIMITS)
     decoding = function("pid", host)
     [first], [second] = ids(decoding, [b"x"]), ids(decoding, [b"y"])
     assert first == second and children() - before == {first}
@@ -217,7 +217,7 @@ def test_it_is_the_same_process_from_batch_to_batch_and_ends_with_its_owner() ->
 
 def test_streams_share_it() -> None:
     before = children()
-    host = Host(LIMITS)
+    host = DecoderHost(LIMITS)
     first, second = function("pid", host), function("slow_once", host)
     schema = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}
     third = decoding_of(AvroDecoder(schema=json.dumps(schema)), host)
@@ -234,9 +234,9 @@ from penstock.lake.decoders.avro import AvroDecoder
 from penstock.lake.decoders.function import FunctionDecoder
 from penstock.lake.decoders import decoding_of
 from penstock.lake.decoded import Limits
-from penstock.lake.isolated.isolation import Host
+from penstock.lake.isolated.isolation import DecoderHost
 decoder = FunctionDecoder(function="lake_functions:pid", columns={"id": "long"})
-decoding = decoding_of(decoder, Host(Limits()))
+decoding = decoding_of(decoder, DecoderHost(Limits()))
 print(decoding.decode([b"x"]).columns.column("id")[0].as_py(), flush=True)
 sys.stdin.read(1)
 END
@@ -268,7 +268,7 @@ def test_signals_to_everybody_do_not_end_it() -> None:
 
 
 def test_an_unusable_function_is_reported_before_decoding() -> None:
-    host = Host(LIMITS)
+    host = DecoderHost(LIMITS)
     good = function("pid", host)
     bad = decoding_of(FunctionDecoder(function="no.such:thing", columns={"a": "long"}), host)
     for one in (good, bad):  # they share a process, and the one that fails is named

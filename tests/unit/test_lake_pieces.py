@@ -19,14 +19,14 @@ from penstock.domain.lake.partition import Partition
 from penstock.domain.lake.pipeline import Pipeline, Stream
 from penstock.domain.lake.report import LaneReport
 from penstock.lake import lane, routing, row_output
-from penstock.lake.decoded import Limits, Value
+from penstock.lake.decoded import Limits, RecordValue
 from penstock.lake.decoders import decoding_of
 from penstock.lake.decoders.function import FunctionDecoder
 from penstock.lake.decoders.json import JsonDecoder
 from penstock.lake.files import write_rows
 from penstock.lake.gathered import Gathered
 from penstock.lake.isolated import isolation
-from penstock.lake.isolated.isolation import Host
+from penstock.lake.isolated.isolation import DecoderHost
 from penstock.lake.records import Records
 from penstock.lake.routing import Routed, Router
 
@@ -35,7 +35,7 @@ PARTITIONS = (Partition("t", 0), Partition("t", 1))
 MB = 1_000_000
 
 
-def records(values: list[Value]) -> Records:
+def records(values: list[RecordValue]) -> Records:
     """In two partitions, by turns."""
     n = len(values)
     return Records(
@@ -63,17 +63,17 @@ def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def hosts() -> Iterator[list[Host]]:
-    started_hosts: list[Host] = []
+def hosts() -> Iterator[list[DecoderHost]]:
+    started_hosts: list[DecoderHost] = []
     yield started_hosts
     for host in started_hosts:
         host.close()
 
 
 def test_a_decoder_process_is_not_asked_for_more_than_may_wait(
-    one_by_one: None, hosts: list[Host]
+    one_by_one: None, hosts: list[DecoderHost]
 ) -> None:
-    hosts.append(Host(Limits(decoded_bytes=MB)))
+    hosts.append(DecoderHost(Limits(decoded_bytes=MB)))
     values = [
         b"600000",
         b"exit",
@@ -134,7 +134,7 @@ def landed(report: LaneReport, lake: Path) -> dict[str, pa.Table]:
 def test_a_lane_writes_what_waits_before_it_decodes_more(
     tmp_path: Path, one_by_one: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    values: list[Value] = [b"600000", b"600001", b"no number", b"none", None, b"6"] * 4
+    values: list[RecordValue] = [b"600000", b"600001", b"no number", b"none", None, b"6"] * 4
     whole = work(records(values), tmp_path / "whole")
     assert [(file.table, file.rows) for file in whole.files] == [("p_rejects", 4), ("grown", 16)]
 

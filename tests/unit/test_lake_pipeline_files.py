@@ -23,7 +23,7 @@ from penstock.lake.decoded import Limits
 from penstock.lake.decoders import decoding_of
 from penstock.lake.decoders.avro import AvroDecoder
 from penstock.lake.decoders.registry import latest_schema
-from penstock.lake.isolated.isolation import Host
+from penstock.lake.isolated.isolation import DecoderHost
 from penstock.lake.landing import Landed
 from penstock.lake.metrics import Metrics, serve
 from penstock.lake.query import with_retries
@@ -73,7 +73,7 @@ def test_the_examples_can_be_run(name: str) -> None:
     pipeline = pipeline_file.load(EXAMPLES / name)
     assert Path(pipeline.lake).is_absolute()
     for stream in pipeline.streams:
-        assert decoding_of(stream.decoder, Host(Limits())).schema.names
+        assert decoding_of(stream.decoder, DecoderHost(Limits())).schema.names
 
 
 def test_what_stands_in_other_files_is_taken_in(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_what_stands_in_other_files_is_taken_in(tmp_path: Path) -> None:
 def test_records_of_another_schema_are_read_by_the_registrys(registry: str) -> None:
     schema = latest_schema(registry, "r-value")
     decoding = decoding_of(
-        AvroDecoder(registry=registry, subject="r-value", schema=schema), Host(Limits())
+        AvroDecoder(registry=registry, subject="r-value", schema=schema), DecoderHost(Limits())
     )
     decoded = decoding.decode([avro(7, OLD, {"a": 1}), b"\1bad", avro(9, OLD, {"a": 2})])
     assert decoded.columns.to_pylist() == [{"a": 1, "b": "none"}]
@@ -104,7 +104,7 @@ def test_records_of_another_schema_are_read_by_the_registrys(registry: str) -> N
     assert "the registry has no schema 9" in decoded.rejected[2].detail
     (port,) = free_ports(1)
     words = AvroDecoder(registry=f"http://127.0.0.1:{port}", subject="r", schema=schema)
-    away = decoding_of(words, Host(Limits()))
+    away = decoding_of(words, DecoderHost(Limits()))
     with pytest.raises(LaneBlocked, match="did not return schemas/ids/7"):  # no record's fault
         away.decode([avro(7, OLD, {"a": 1})])
     with pytest.raises(BadInput, match="did not return subjects/other"):

@@ -20,8 +20,8 @@ from penstock.lake.decoded import Limits
 from penstock.lake.decoders import Decoding, decoding_of
 from penstock.lake.decoders import registry as registry_module
 from penstock.lake.decoders.avro import AvroDecoder, AvroDecoding
-from penstock.lake.isolated.isolation import Host
-from penstock.lake.rejection import Kind, Rejection
+from penstock.lake.isolated.isolation import DecoderHost
+from penstock.lake.rejection import Rejection, RejectKind
 from penstock.testbed.machine import free_ports
 
 OLD: dict[str, Any] = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "long"}]}
@@ -95,7 +95,7 @@ def registry() -> Iterator[Registry]:
 def registered(address: str) -> Decoding:
     """Its process ends when it is forgotten."""
     decoder = AvroDecoder(registry=address, subject="r", schema=json.dumps(NEW))
-    return decoding_of(decoder, Host(Limits()))
+    return decoding_of(decoder, DecoderHost(Limits()))
 
 
 def head(number: int) -> bytes:
@@ -123,12 +123,12 @@ def test_a_schema_that_is_not_a_record_rejects_its_own_records_only(registry: Re
         {"a": None, "b": None},
     ]
     kinds = [decoded.rejected[i].kind for i in (1, 2, 3, 5, 6, 7, 8)]
-    assert kinds == [Kind.UNKNOWN_SCHEMA] * 4 + [Kind.NOT_AVRO] * 3
+    assert kinds == [RejectKind.UNKNOWN_SCHEMA] * 4 + [RejectKind.NOT_AVRO] * 3
     assert str(decoded.rejected[5]) == "unknown-schema: the registry has no schema 12"
     assert "not an Avro record" in decoded.rejected[1].detail
 
 
-NO_12 = Rejection(Kind.UNKNOWN_SCHEMA, "the registry has no schema 12")
+NO_12 = Rejection(RejectKind.UNKNOWN_SCHEMA, "the registry has no schema 12")
 
 
 def test_a_registry_is_asked_again_for_what_it_did_not_have_but_less_and_less(
@@ -181,7 +181,7 @@ def test_a_number_that_is_refused_rejects_its_own_records_only(registry: Registr
         decoded = decoding.decode(values)
         assert len(decoded.columns) == len(values) - 1
         detail = f"the registry refuses access to schema {number} (HTTP 403)"
-        assert decoded.rejected == {0: Rejection(Kind.UNKNOWN_SCHEMA, detail)}
+        assert decoded.rejected == {0: Rejection(RejectKind.UNKNOWN_SCHEMA, detail)}
 
 
 def test_a_refused_lane_rejects_no_record(registry: Registry) -> None:
@@ -247,7 +247,7 @@ def test_a_field_that_the_reader_lacks_is_checked_too(registry: Registry) -> Non
     ]
     decoded = decoding.decode(values)
     assert [row["a"] for row in decoded.columns.to_pylist()] == [2, 2]
-    assert [decoded.rejected[i].kind for i in (1, 2, 3)] == [Kind.NOT_AVRO] * 3
+    assert [decoded.rejected[i].kind for i in (1, 2, 3)] == [RejectKind.NOT_AVRO] * 3
 
 
 @pytest.mark.parametrize("answer", ["away", "500", "200", "404", "410"])

@@ -29,17 +29,17 @@ from penstock.domain.lake.report import BatchReport, LandedRange, LaneReport
 from penstock.lake import lane, routing
 from penstock.lake import worker_cache as workers
 from penstock.lake.checkpoint import Checkpoint
-from penstock.lake.decoded import Decoded, Value
+from penstock.lake.decoded import Decoded, RecordValue
 from penstock.lake.decoders import Decoding
 from penstock.lake.decoders.function import FunctionDecoder
 from penstock.lake.decoders.json import JsonDecoder
 from penstock.lake.gathered import Gathered
-from penstock.lake.isolated.isolation import Host
+from penstock.lake.isolated.isolation import DecoderHost
 from penstock.lake.landing import Landed
 from penstock.lake.query import Prepared
 from penstock.lake.records import Records
-from penstock.lake.rejection import Kind, Rejected, Rejection, described, one_line
-from penstock.lake.rejects import Alarm, RejectWatch, top
+from penstock.lake.rejection import Rejected, Rejection, RejectKind, described, one_line
+from penstock.lake.rejects import RejectAlarm, RejectWatch, top
 from penstock.lake.routing import Routed, Router
 from penstock.lake.source import LaneJob
 from penstock.lake.status import Watch
@@ -119,13 +119,13 @@ BY_TYPE = TableBy(column="type", tables={"a": "as"}, otherwise="others")
 @pytest.mark.parametrize(
     ("value", "kind"),
     [
-        pytest.param(b'{"type": "\xff\xfe"}', Kind.NOT_UTF8, id="invalid UTF-8"),
-        pytest.param(b'{"id":\n1, "x": ' + NESTED, Kind.NOT_JSON, id="nested and cut off"),
-        pytest.param(b'{"type": "\\ud800"}', Kind.NOT_JSON, id="lone surrogate"),
+        pytest.param(b'{"type": "\xff\xfe"}', RejectKind.NOT_UTF8, id="invalid UTF-8"),
+        pytest.param(b'{"id":\n1, "x": ' + NESTED, RejectKind.NOT_JSON, id="nested and cut off"),
+        pytest.param(b'{"type": "\\ud800"}', RejectKind.NOT_JSON, id="lone surrogate"),
     ],
 )
 def test_a_bad_record_is_rejected_whatever_the_routing(
-    value: bytes, kind: Kind, routing: dict[str, Any]
+    value: bytes, kind: RejectKind, routing: dict[str, Any]
 ) -> None:
     stream = Stream(topics=("orders",), decoder=JSON, **routing)
     done = route(stream, records(b'{"id": 1}', value, b'{"id": 3}'))
@@ -151,7 +151,7 @@ class Fragile(Decoding):
     def __init__(self, error: Callable[[], BaseException] | None = None) -> None:
         self._error = error
 
-    def decode(self, values: Sequence[Value]) -> Decoded:
+    def decode(self, values: Sequence[RecordValue]) -> Decoded:
         if b"bad" in values and self._error is not None:
             raise self._error()
         cells = pa.array([b"\xff" if v == b"bad" else v for v in values], pa.binary())
@@ -170,18 +170,18 @@ def fragile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (RecursionError, Kind.UNREPRESENTABLE),
-        (MemoryError, Kind.TOO_MUCH_MEMORY),
-        (lambda: BadInput("as a library of ours may raise"), Kind.UNREPRESENTABLE),
-        (lambda: ValueError("lone \ud800"), Kind.UNREPRESENTABLE),
-        (lambda: Rejected(Kind.WRONG_TYPE, "known"), Kind.WRONG_TYPE),
-        (None, Kind.NOT_UTF8),
+        (RecursionError, RejectKind.UNREPRESENTABLE),
+        (MemoryError, RejectKind.TOO_MUCH_MEMORY),
+        (lambda: BadInput("as a library of ours may raise"), RejectKind.UNREPRESENTABLE),
+        (lambda: ValueError("lone \ud800"), RejectKind.UNREPRESENTABLE),
+        (lambda: Rejected(RejectKind.WRONG_TYPE, "known"), RejectKind.WRONG_TYPE),
+        (None, RejectKind.NOT_UTF8),
     ],
     ids=["recursion", "memory", "ours", "surrogate", "known", "invalid column"],
 )
 @pytest.mark.parametrize("bad", [{0}, {5}, {0, 1, 6}, set(range(7))])
 def test_whatever_fails_is_found_by_halves(
-    fragile: Callable[[Any], None], error: Any, kind: Kind, bad: set[int]
+    fragile: Callable[[Any], None], error: Any, kind: RejectKind, bad: set[int]
 ) -> None:
     fragile(error)
     batch = records(*(b"bad" if i in bad else b"good" for i in range(7)))
@@ -287,11 +287,15 @@ def test_a_timestamp_that_no_calendar_has_is_null(time_ms: int, year: int | None
 
 @given(st.text(st.characters(), max_size=3000))
 def test_a_reason_is_one_printable_line_that_a_column_takes(text: str) -> None:
-    for line in (one_line(text), str(Rejection(Kind.NOT_JSON, text)), described(ValueError(text))):
+    for line in (
+        one_line(text),
+        str(Rejection(RejectKind.NOT_JSON, text)),
+        described(ValueError(text)),
+    ):
         assert len(line.splitlines()) <= 1
         assert not any(ord(sign) < 32 or 0x7F <= ord(sign) < 0xA0 for sign in line)
         pa.array([line], pa.string()).validate(full=True)
-    assert len(str(Rejection(Kind.NOT_JSON, text))) <= 500
+    assert len(str(Rejection(RejectKind.NOT_JSON, text))) <= 500
 
 
 # --- through a lane, into a table -------------------------------------------------------------------
@@ -431,7 +435,7 @@ def test_the_outcome_says_how_many_and_why(capsys: pytest.CaptureFixture[str]) -
     assert "21 records were rejected (20 not-json, 1 no-table): see p_rejects." in (
         landing.Summary(spec, status).outcome
     )
-    output.emit_json(landing.Summary(spec, status, Alarm("too many", "", True)).to_data())
+    output.emit_json(landing.Summary(spec, status, RejectAlarm("too many", "", True)).to_data())
     report = json.load(io.StringIO(capsys.readouterr().out))
     assert (
         report["rejects"] == {"not-json": 20, "no-table": 1} and report["stopped_by"] == "too many"
@@ -475,7 +479,7 @@ def test_a_worker_keeps_a_sorter_until_the_pipeline_changes(
 def test_a_sorter_hands_its_limits_on(monkeypatch: pytest.MonkeyPatch) -> None:
     limits = []
 
-    def note(decoder: Decoder, host: Host) -> Decoding:
+    def note(decoder: Decoder, host: DecoderHost) -> Decoding:
         limits.append((host.limits.record_s, host.limits.record_memory_mb))
         return Fragile()
 

@@ -22,7 +22,7 @@ from penstock.lake.decoders.json import JsonDecoder
 from penstock.lake.files import write_rows
 from penstock.lake.landing import Landing
 from penstock.lake.records import Records
-from penstock.lake.rejection import Kind
+from penstock.lake.rejection import RejectKind
 from penstock.lake.reland import Relanded, reland
 from penstock.lake.routing import Routed, Router
 from penstock.lake.row_output import RowOutput
@@ -165,8 +165,8 @@ def test_a_lake_without_rejects_is_refused_and_left_as_it_is(tmp_path: Path) -> 
 
 def test_topics_and_kinds_can_be_chosen(fixed: Pipeline) -> None:
     assert reland(fixed, topics=["another"]).tried == 0
-    assert reland(fixed, kinds=[Kind.NOT_JSON]) == Relanded(tried=1, rejected={"not-json": 1})
-    assert reland(fixed, topics=[TOPIC], kinds=[Kind.NO_TABLE]).tried == 3
+    assert reland(fixed, kinds=[RejectKind.NOT_JSON]) == Relanded(tried=1, rejected={"not-json": 1})
+    assert reland(fixed, topics=[TOPIC], kinds=[RejectKind.NO_TABLE]).tried == 3
     assert_relanded_once(fixed)
 
 
@@ -353,5 +353,5 @@ def test_unreadable_records_are_never_tried() -> None:
         return list(rows.to_table(filter=reland_module._chosen(**those)).column(0).to_pylist())
 
     assert tried() == reasons[1:]
-    assert tried(kinds=[Kind.UNREADABLE]) == []
-    assert tried(kinds=[Kind.NOT_JSON, Kind.NO_TABLE], topics=["u"]) == reasons[2:]
+    assert tried(kinds=[RejectKind.UNREADABLE]) == []
+    assert tried(kinds=[RejectKind.NOT_JSON, RejectKind.NO_TABLE], topics=["u"]) == reasons[2:]

@@ -26,7 +26,7 @@ from penstock.lake.decoders.avro import AvroDecoder
 from penstock.lake.decoders.function import FunctionDecoder
 from penstock.lake.decoders.json import JsonDecoder
 from penstock.lake.decoders.raw import RawDecoder
-from penstock.lake.isolated.isolation import Host
+from penstock.lake.isolated.isolation import DecoderHost
 from penstock.lake.records import Records
 from penstock.lake.routing import Routed, Router
 from penstock.lake.tally import tally_lists, tally_rows
@@ -139,7 +139,7 @@ def avro(row: dict[str, Any], schema: Any = SCHEMA) -> bytes:
 
 def test_avro_with_the_schema_of_a_file() -> None:
     sale = {"id": 7, "price": None, "at": 1_700_000_000_000, "kind": "B", "lines": [{"sku": "s"}]}
-    decoding = decoding_of(AvroDecoder(schema=json.dumps(SCHEMA)), Host(Limits()))
+    decoding = decoding_of(AvroDecoder(schema=json.dumps(SCHEMA)), DecoderHost(Limits()))
     decoded = decoding.decode([avro(sale), b"\x02", avro(sale) + b"!", None])
     assert list(decoded.rejected) == [1, 2]
     [first, second] = decoded.columns.to_pylist()
@@ -152,7 +152,7 @@ def test_avro_without_a_schema_is_refused() -> None:
     with pytest.raises(FieldError, match="schema_file"):
         AvroDecoder()
     with pytest.raises(BadInput, match="cannot be read"):
-        decoding_of(AvroDecoder(schema="{"), Host(Limits()))
+        decoding_of(AvroDecoder(schema="{"), DecoderHost(Limits()))
 
 
 def test_a_function_of_the_users_own() -> None:

@@ -13,7 +13,7 @@ from penstock import specs
 from penstock.api.models import fit_model
 from penstock.api.observations import read_input
 from penstock.domain.errors import BadInput
-from penstock.domain.facts import ClusterFacts, Conditions, FactPoint
+from penstock.domain.facts import ClusterFacts, FactPoint, PointConditions
 from penstock.domain.grid import ExperimentGrid
 from penstock.domain.metrics import Distribution, Estimate
 from penstock.domain.settings import ProducerSettings
@@ -28,7 +28,7 @@ GRID = ExperimentGrid(
     brokers=(3,),
     settings=ProducerSettings(acks="all", linger_ms=0),
 )
-WHERE = Conditions(message_bytes=1_000, partitions=6, replication=3, brokers=3)
+WHERE = PointConditions(message_bytes=1_000, partitions=6, replication=3, brokers=3)
 
 
 def _drawn(mean_ms: float) -> Distribution:

@@ -16,7 +16,7 @@ from penstock.planner.partitioning import Partitioning
 from penstock.planner.strategies import Strategy
 from penstock.planner.strategies.bro_max import BroMax
 from penstock.planner.strategies.bro_min import BroMin
-from penstock.planner.strategies.enough import Enough
+from penstock.planner.strategies.enough import EnoughStrategy
 from penstock.planner.strategies.ms_cnfl import MsCnfl
 
 # SYSTEMS.md, S4: figures that follow from the tables if L/l_r = 40.
@@ -63,9 +63,9 @@ def test_the_baseline_breaks_constraints() -> None:
 
 
 def test_enough_is_even_if_there_is_room() -> None:
-    found = Enough().choose(replace(TABLE, consumers=25))
+    found = EnoughStrategy().choose(replace(TABLE, consumers=25))
     assert (found.partitions, found.brokers) == (27, 3)
-    tight = Enough().choose(replace(TABLE, consumers=40))
+    tight = EnoughStrategy().choose(replace(TABLE, consumers=40))
     assert (tight.partitions, tight.brokers) == (40, 3)
 
 

@@ -17,10 +17,10 @@ from penstock.models.path import (
     Arrivals,
     Line,
     Lines,
-    Machines,
     PathSpec,
     PathTimes,
     Physics,
+    SimulatedMachines,
     simulate,
 )
 
@@ -147,7 +147,9 @@ def test_cores_are_shared_by_connections() -> None:
     service_s, per_s = 0.002, 350.0
     spec = replace(PLAIN, producers=300)
     arrivals = poisson(per_s, 200_000, producers=300)
-    times = simulate(spec, arrivals, Physics(broker_request=service_s), machines=Machines(cores=1))
+    times = simulate(
+        spec, arrivals, Physics(broker_request=service_s), machines=SimulatedMachines(cores=1)
+    )
     load = per_s * service_s
     assert_mean(times.produce_s, service_s + load * service_s / (2 * (1 - load)), errors=5)
     used = times.cpu_s[0] / arrivals.due_s[-1]
@@ -157,7 +159,7 @@ def test_cores_are_shared_by_connections() -> None:
 def test_a_process_that_did_nothing_for_long_is_cold() -> None:
     physics = Physics(broker_request=0.001, cold=1.5, cooling=0.002)
     far, near = (
-        simulate(PLAIN, regular(every_s, 500), physics, machines=Machines(cores=1))
+        simulate(PLAIN, regular(every_s, 500), physics, machines=SimulatedMachines(cores=1))
         for every_s in (0.1, 0.003)
     )
     assert far.produce_s == pytest.approx(np.full(500, 0.0015))
@@ -174,7 +176,9 @@ def test_a_cold_process_warms_up_as_it_works() -> None:
     none = np.zeros(100, np.int64)
     arrivals = Arrivals(at_s, none, none, np.full(100, 100.0))
     physics = Physics(broker_request=0.001, cold=2.0, cooling=0.1, warming=0.003)
-    took = simulate(PLAIN, arrivals, physics, machines=Machines(cores=1)).produce_s.reshape(5, 20)
+    took = simulate(
+        PLAIN, arrivals, physics, machines=SimulatedMachines(cores=1)
+    ).produce_s.reshape(5, 20)
     assert took[:, 0] == pytest.approx(np.full(5, 0.002), rel=0.01)
     assert np.all(np.diff(took[:, :6], axis=1) < 0)
     assert np.all(took[:, -1] < 0.0014)
@@ -190,10 +194,10 @@ def test_work_takes_longer_while_other_cores_work() -> None:
         np.zeros(100, np.int64),
         np.full(100, 100.0),
     )
-    both = simulate(spec, at_once, physics, machines=Machines(cores=2))
+    both = simulate(spec, at_once, physics, machines=SimulatedMachines(cores=2))
     assert sorted(both.produce_s.round(6))[::50] == pytest.approx([0.001, 0.0017])
     assert both.cpu_s[0] == pytest.approx(50 * 0.0027)
-    alone = simulate(spec, regular(1.0, 50), physics, machines=Machines(cores=2))
+    alone = simulate(spec, regular(1.0, 50), physics, machines=SimulatedMachines(cores=2))
     assert alone.produce_s == pytest.approx(np.full(50, 0.001))
 
 
@@ -206,7 +210,10 @@ def test_a_network_that_is_not_emulated_is_part_of_the_physics() -> None:
 
 def test_making_messages_uses_cores_without_delaying_them() -> None:
     alone = simulate(
-        PLAIN, regular(0.01, 100), Physics(client_produce=0.004), machines=Machines(cores=2)
+        PLAIN,
+        regular(0.01, 100),
+        Physics(client_produce=0.004),
+        machines=SimulatedMachines(cores=2),
     )
     assert alone.produce_s.max() == 0
     assert alone.cpu_s[0] == pytest.approx(0.4)
@@ -215,8 +222,8 @@ def test_making_messages_uses_cores_without_delaying_them() -> None:
 def test_machines_apart_have_cores_of_their_own() -> None:
     physics = Physics(broker_request=0.004, client_request=0.004)
     arrivals = poisson(200, 20_000)
-    shared = simulate(PLAIN, arrivals, physics, machines=Machines(cores=1))
-    apart = simulate(PLAIN, arrivals, physics, machines=Machines(cores=1, is_shared=False))
+    shared = simulate(PLAIN, arrivals, physics, machines=SimulatedMachines(cores=1))
+    apart = simulate(PLAIN, arrivals, physics, machines=SimulatedMachines(cores=1, is_shared=False))
     assert apart.cpu_s.size == 3  # a producer, a broker, a consumer
     assert apart.produce_s.mean() < 0.5 * shared.produce_s.mean()
 
@@ -408,14 +415,14 @@ def check(spec: PathSpec, arrivals: Arrivals, times: PathTimes) -> None:
 def test_every_message_arrives_once_and_in_order(spec: PathSpec, seed: int, per_s: float) -> None:
     arrivals = poisson(per_s, 400, producers=spec.producers, partitions=spec.partitions)
     lines = Lines(*(Line(np.linspace(0, 0.01, 64), 1e6, 0.01) for _ in range(6)))
-    times = simulate(spec, arrivals, BUSY, lines=lines, machines=Machines(2), seed=seed)
+    times = simulate(spec, arrivals, BUSY, lines=lines, machines=SimulatedMachines(2), seed=seed)
     check(spec, arrivals, times)
 
 
 def test_a_seed_repeats_a_simulation() -> None:
     arrivals = poisson(300, 2_000, partitions=3)
     one, same, other = (
-        simulate(PathSpec(partitions=3), arrivals, BUSY, machines=Machines(2), seed=seed)
+        simulate(PathSpec(partitions=3), arrivals, BUSY, machines=SimulatedMachines(2), seed=seed)
         for seed in (1, 1, 2)
     )
     assert np.array_equal(one.received_s, same.received_s)

@@ -13,7 +13,7 @@ import pytest
 from penstock.autoscaler import consumer as module
 from penstock.autoscaler.consumer import PlainConsumer, ending
 from penstock.autoscaler.group import consumers_path
-from penstock.domain.autoscaling import Answer, Command
+from penstock.domain.autoscaling import Command, HostAnswer
 from penstock.domain.errors import BadInput, PenstockError
 from penstock.domain.lake.order import LaneTask, Marks, Position
 from penstock.domain.lake.partition import Partition
@@ -31,7 +31,7 @@ class Link:
 
     def __init__(self, last: Command | None = None) -> None:
         self.last = last
-        self.answers: list[Answer] = []
+        self.answers: list[HostAnswer] = []
 
     def past(self) -> Command | None:
         return self.last
@@ -39,7 +39,7 @@ class Link:
     def command(self, timeout_s: float) -> Command | None:
         return None
 
-    def answer(self, answer: Answer) -> None:
+    def answer(self, answer: HostAnswer) -> None:
         self.answers.append(answer)
 
     def close(self) -> None: ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.autoscaler.core.actions import Event, Notice, Unread
+from penstock.autoscaler.core.actions import AutoscalerEvent, AutoscalerNotice, PartitionsUnread
 from penstock.autoscaler.plain_watch import PlainWatch
 from penstock.domain.lake.partition import Partition
 from penstock.domain.lake.pipeline import Pipeline, Stream
@@ -15,15 +15,15 @@ def watch() -> PlainWatch:
     return PlainWatch(Pipeline(name="p", bootstrap_servers="x:1", streams=streams, lake="lake"))
 
 
-def texts(events: list[Event]) -> list[str]:
-    return [event.text for event in events if isinstance(event, Notice)]
+def texts(events: list[AutoscalerEvent]) -> list[str]:
+    return [event.text for event in events if isinstance(event, AutoscalerNotice)]
 
 
 def test_stalls_are_reported_when_they_begin_and_when_all_are_over() -> None:
     it = watch()
-    assert it.on_look({}, ()) == [Unread(stalled=0, skipped=0)]
+    assert it.on_look({}, ()) == [PartitionsUnread(stalled=0, skipped=0)]
     first = it.on_look({A: 1000.0}, ())
-    assert first[0] == Unread(stalled=1, skipped=0)
+    assert first[0] == PartitionsUnread(stalled=1, skipped=0)
     (text,) = texts(first)
     assert text.startswith("t-0 cannot be read since ")
     assert texts(it.on_look({A: 1000.0}, ())) == []
@@ -37,6 +37,6 @@ def test_stalls_are_reported_when_they_begin_and_when_all_are_over() -> None:
 def test_topics_that_are_left_out_are_reported_once() -> None:
     it = watch()
     events = it.on_look({}, ("__consumer_offsets",))
-    assert events[0] == Unread(stalled=0, skipped=1)
+    assert events[0] == PartitionsUnread(stalled=0, skipped=1)
     assert "__consumer_offsets" in texts(events)[0]
     assert texts(it.on_look({}, ("__consumer_offsets",))) == []

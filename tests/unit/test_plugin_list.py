@@ -21,7 +21,7 @@ def test_every_group_has_its_kinds_with_a_sentence() -> None:
 
 @pytest.mark.parametrize("group", ["arrivals", "penstock.arrivals"])
 def test_one_group(group: str) -> None:
-    assert [one.kind for one in penstock.plugins(group)] == [
+    assert [one.name for one in penstock.plugins(group)] == [
         "bursts",
         "constant",
         "poisson",
@@ -43,7 +43,7 @@ def test_those_of_other_packages_are_listed_and_broken_ones_named(
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: others\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[penstock.arrivals]\ntides = nowhere:Tides\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    (tides,) = (one for one in penstock.plugins("arrivals") if one.kind == "tides")
+    (tides,) = (one for one in penstock.plugins("arrivals") if one.name == "tides")
     assert "others 1.0 cannot be loaded" in tides.problem
     shown = CliRunner().invoke(command, ["arrivals"])
     assert "tides" in shown.output and "(broken)" in shown.output

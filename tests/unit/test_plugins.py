@@ -77,7 +77,7 @@ EXAMPLES = {
     "penstock.adaptive_policies": Example(
         """
         from dataclasses import dataclass
-        from penstock import AdaptivePolicy, Choice
+        from penstock import Adjustment, AdaptivePolicy
 
         @dataclass(frozen=True, kw_only=True)
         class Stairs(AdaptivePolicy):
@@ -85,7 +85,7 @@ EXAMPLES = {
             kind = "stairs"
 
             def decide(self, situation):
-                return Choice(configuration=situation.now, sentence="nothing changes")
+                return Adjustment(configuration=situation.now, sentence="nothing changes")
         """,
         "adapting",
         {"policy": {"kind": "stairs"}},
@@ -578,6 +578,19 @@ def test_the_documented_groups_are_those_that_there_are() -> None:
     groups = {group.partition(".")[2] for group in plugins.WORDS}
     for name in set(re.findall(r"`penstock\.(\w+)`", table)) - groups:
         assert hasattr(penstock, name), name
+
+
+def test_the_calls_in_the_table_of_groups_work() -> None:
+    situation = penstock.Situation(
+        now=penstock.Configuration(), predict=lambda configuration: penstock.Outlook()
+    )
+    problem = penstock.Partitioning(
+        throughput_mb_per_s=1, partition_mb_per_s=10, consumer_mb_per_s=20, most_brokers=3
+    )
+    names = {"penstock": penstock, "situation": situation, "problem": problem}
+    calls = re.findall(r"`(penstock\.\w+\(\)[^`]*)`", DOCS)
+    results = [type(eval(call, names)) for call in calls]
+    assert results == [penstock.Adjustment, penstock.PartitioningSolution]
 
 
 def test_the_documented_example_works(install: Install) -> None:

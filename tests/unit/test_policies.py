@@ -14,10 +14,10 @@ from penstock.autoscaler.core.assignors import assign_range, assign_sticky
 from penstock.autoscaler.core.packing import Problem
 from penstock.autoscaler.core.packing.any_fit import BestFitDecreasing
 from penstock.autoscaler.core.packing.balance import balance
-from penstock.autoscaler.core.packing.keep import Keep
-from penstock.autoscaler.core.policies.fixed import CooperativeSticky, Range
-from penstock.autoscaler.core.policies.packing import Packing
-from penstock.autoscaler.core.policies.scalers import Hpa, Lag
+from penstock.autoscaler.core.packing.keep import KeepPacking
+from penstock.autoscaler.core.policies.fixed import CooperativeStickyPolicy, RangePolicy
+from penstock.autoscaler.core.policies.packing import PackingPolicy
+from penstock.autoscaler.core.policies.scalers import HpaPolicy, LagPolicy
 from penstock.autoscaler.core.policy import Decider, View
 from penstock.cli.main import penstock
 from penstock.domain import plugins
@@ -74,11 +74,11 @@ def test_sticky_keeps_what_it_can() -> None:
 
 def test_a_fixed_number_must_be_given() -> None:
     with pytest.raises(BadInput, match="needs a fixed number"):
-        decider(Autoscaling(policy=Range()))
+        decider(Autoscaling(policy=RangePolicy()))
 
 
 def test_kafkas_assignment_changes_only_with_the_partitions() -> None:
-    it = decider(Autoscaling(policy=CooperativeSticky(), lanes=2))
+    it = decider(Autoscaling(policy=CooperativeStickyPolicy(), lanes=2))
     partitions = of(("a", 4))
     first = it.decide(view(dict.fromkeys(partitions, 1.0), {}))
     assert first is not None and lanes(first.assignment) == "0 1 0 1"
@@ -87,7 +87,7 @@ def test_kafkas_assignment_changes_only_with_the_partitions() -> None:
 
 
 def test_the_hpa_sees_only_what_is_done_and_waits_between_changes() -> None:
-    it = decider(Autoscaling(policy=Hpa(), plan_at=0.5))
+    it = decider(Autoscaling(policy=HpaPolicy(), plan_at=0.5))
     partitions = of(("a", 8))
     one = dict.fromkeys(partitions, 0)
     busy = dict.fromkeys(partitions, 50.0)  # 400 written, and one lane can do 100
@@ -99,12 +99,12 @@ def test_the_hpa_sees_only_what_is_done_and_waits_between_changes() -> None:
 
 
 def test_the_hpa_takes_no_wish_for_a_change() -> None:
-    it = decider(Autoscaling(policy=Hpa(), plan_at=0.5))
+    it = decider(Autoscaling(policy=HpaPolicy(), plan_at=0.5))
     partitions = of(("a", 8))
     one = dict.fromkeys(partitions, 0)
     silent, busy = dict.fromkeys(partitions, 0.0), dict.fromkeys(partitions, 50.0)
     four = dict(zip(partitions, (0, 1, 2, 3) * 2, strict=True))
-    begun = decider(Autoscaling(policy=Hpa()))
+    begun = decider(Autoscaling(policy=HpaPolicy()))
     assert begun.decide(view(silent, four, now_s=0.0)) is None  # not before five minutes
     assert begun.decide(view(silent, four, now_s=299.0)) is None
     assert begun.decide(view(silent, four, now_s=330.0)) is not None
@@ -113,12 +113,14 @@ def test_the_hpa_takes_no_wish_for_a_change() -> None:
 
 
 def test_lag_scales_out_at_once_and_in_after_five_minutes() -> None:
-    it = decider(Autoscaling(policy=Lag()))
+    it = decider(Autoscaling(policy=LagPolicy()))
     partitions = of(("a", 8))
     one = dict.fromkeys(partitions, 0)
     speeds = dict.fromkeys(partitions, 10.0)
     four = dict(zip(partitions, (0, 1, 2, 3) * 2, strict=True))
-    assert decider(Autoscaling(policy=Lag())).decide(view(speeds, four)) is None  # not at first
+    assert (
+        decider(Autoscaling(policy=LagPolicy())).decide(view(speeds, four)) is None
+    )  # not at first
     behind = view(speeds, one, lag_bytes=dict.fromkeys(partitions, 200.0), now_s=0.0)
     decision = it.decide(behind)
     assert decision is not None and len(set(decision.assignment.values())) == 4
@@ -159,13 +161,13 @@ def test_an_unknown_policy_lists_the_known_ones() -> None:
 
 def test_a_policy_is_given_by_its_name_or_with_its_own_settings() -> None:
     by_name = specs.parse({"policy": "lag"}, Autoscaling)
-    assert by_name.policy == Lag()
+    assert by_name.policy == LagPolicy()
     text = "policy: {kind: packing, algorithm: {kind: KEEP, lane_worth: 0.2}}"
     with_settings = specs.parse(text, Autoscaling, "a.yaml")
-    assert with_settings.policy == Packing(algorithm=Keep(lane_worth=0.2))
+    assert with_settings.policy == PackingPolicy(algorithm=KeepPacking(lane_worth=0.2))
     assert specs.parse(specs.dump_yaml(with_settings), Autoscaling, "b.yaml") == with_settings
     short = specs.parse({"policy": {"kind": "packing", "algorithm": "BFD"}}, Autoscaling)
-    assert short.policy == Packing(algorithm=BestFitDecreasing())
+    assert short.policy == PackingPolicy(algorithm=BestFitDecreasing())
     with pytest.raises(BadInput, match="threshold_s: -1 must be more than 0"):
         specs.parse({"policy": {"kind": "lag", "threshold_s": -1}}, Autoscaling)
     with pytest.raises(BadInput, match="lane_worth: unknown field"):
@@ -179,7 +181,7 @@ def test_the_threshold_of_lag_is_a_setting_of_its_own() -> None:
         dict.fromkeys(partitions, 0),
         lag_bytes=dict.fromkeys(partitions, 200.0),
     )
-    decision = decider(Autoscaling(policy=Lag(threshold_s=2.0))).decide(behind)
+    decision = decider(Autoscaling(policy=LagPolicy(threshold_s=2.0))).decide(behind)
     assert decision is not None and len(set(decision.assignment.values())) == 8
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from penstock.autoscaler import host_managers
-from penstock.autoscaler.core.actions import Event
+from penstock.autoscaler.core.actions import AutoscalerEvent
 from penstock.autoscaler.host_managers import ProcessHosts, Restarts
-from penstock.domain.autoscaling import Answer
+from penstock.domain.autoscaling import HostAnswer
 from penstock.domain.errors import GroupStopped
 from penstock.kafka.waiting import wait_until
 
@@ -52,7 +52,7 @@ def consumers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 def test_a_consumer_that_must_not_be_started_again_ends_the_group_once(
     consumers: list[str], tmp_path: Path
 ) -> None:
-    events: list[Event] = []
+    events: list[AutoscalerEvent] = []
     manager = ProcessHosts(tmp_path / "p.yaml", events.append)
     consumers += [f"raise SystemExit({GroupStopped.exit_code})"] * 2
     manager.start({0, 1})
@@ -92,13 +92,13 @@ def test_a_consumer_that_fails_is_started_again_after_a_while(
 def test_stopped_consumer_is_killed_and_replaced(
     consumers: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    events: list[Event] = []
+    events: list[AutoscalerEvent] = []
     manager = ProcessHosts(tmp_path / "p.yaml", events.append)
     consumers += ["input()", "input()"]
     manager.start({0})
     try:
         first = manager._processes[0]
-        manager.heard(Answer(host=0))
+        manager.heard(HostAnswer(host=0))
         manager.start({0})
         assert len(consumers) == 1, "it has just answered"
         first.send_signal(signal.SIGSTOP)

@@ -13,16 +13,16 @@ from penstock.domain.errors import BadInput
 from penstock.domain.run import RunSpec
 from penstock.domain.workload import Payload, Workload
 from penstock.load.client_counters import Fetched, fetched
-from penstock.models.observation import Reading
+from penstock.models.observation import MeasuredReading
 from penstock.models.reading import FittedReading, fit_reading, most_read
 from penstock.models.record_batch import batch_bytes, record_bytes
 
 _BASE, _MESSAGE, _BYTE = 4e-4, 2e-6, 3e-10
 
 
-def _reading(size: int, fetch_messages: float, partitions: int = 3) -> Reading:
+def _reading(size: int, fetch_messages: float, partitions: int = 3) -> MeasuredReading:
     seconds = _BASE + fetch_messages * (_MESSAGE + _BYTE * float(record_bytes(size)))
-    return Reading(
+    return MeasuredReading(
         run=f"{size}-{fetch_messages}",
         message_bytes=size,
         partitions=partitions,

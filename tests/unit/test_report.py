@@ -16,7 +16,7 @@ import pytest
 from report_runs import KILL, OBJECTIVE, acks, distribution, metrics, run, shown
 
 from penstock.cli import output
-from penstock.domain.metrics import Counts, Distribution, Second
+from penstock.domain.metrics import Distribution, MessageCounts, RunSecond
 from penstock.domain.run import RunEvent
 from penstock.domain.settings import ProducerSettings
 from penstock.domain.shapes import Finding
@@ -199,7 +199,7 @@ def test_every_number_of_a_run_is_there() -> None:
         records=555,
     )
     text = page(shown(of=of, made=run(objective=OBJECTIVE))).text
-    for field in fields(Counts):
+    for field in fields(MessageCounts):
         number = getattr(of.counts, field.name)
         assert number, f"the test gives {field.name} no number"
         assert f"{COUNTS[field.name]} {number:,} " in text
@@ -236,7 +236,7 @@ def test_the_kpi_is_shown_with_its_weights_where_there_is_one() -> None:
 
 
 def test_every_count_has_a_title() -> None:
-    assert set(COUNTS) == {field.name for field in fields(Counts)}
+    assert set(COUNTS) == {field.name for field in fields(MessageCounts)}
     assert len(set(COUNTS.values())) == len(COUNTS)
 
 
@@ -459,7 +459,7 @@ def test_the_timeline_marks_faults_and_the_warm_up() -> None:
 
 def test_a_long_timeline_keeps_its_worst_second() -> None:
     seconds = tuple(
-        Second(at_s=i, due=10, received=10, p50_ms=1.0, p99_ms=999.0 if i == 7001 else 2.0)
+        RunSecond(at_s=i, due=10, received=10, p50_ms=1.0, p99_ms=999.0 if i == 7001 else 2.0)
         for i in range(10_000)
     )
     chart = timeline(sides([shown(of=metrics(seconds=seconds))]))
@@ -471,7 +471,7 @@ def test_a_long_timeline_keeps_its_worst_second() -> None:
 
 
 def test_seconds_in_which_nothing_arrived_are_gaps() -> None:
-    seconds = (Second(at_s=0, due=9, p50_ms=1.0, p99_ms=1.0), Second(at_s=1, due=9))
+    seconds = (RunSecond(at_s=0, due=9, p50_ms=1.0, p99_ms=1.0), RunSecond(at_s=1, due=9))
     chart = timeline(sides([shown(of=metrics(seconds=seconds))]))
     assert chart is not None
     [p50] = [t for t in chart.figure["data"] if t["name"] == "p50"]

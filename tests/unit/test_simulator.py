@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from penstock.autoscaler.core import simulator
 from penstock.autoscaler.core.actions import Action
 from penstock.autoscaler.core.controller import Controller
-from penstock.autoscaler.core.policies.fixed import Range
+from penstock.autoscaler.core.policies.fixed import RangePolicy
 from penstock.autoscaler.core.simulator import Rig, Shift, equal_parts, simulate
-from penstock.domain.autoscaling import Answer, Autoscaling
-from penstock.domain.lake.cycle import Cycle
+from penstock.domain.autoscaling import Autoscaling, HostAnswer
+from penstock.domain.lake.cycle import LaneCycle
 
 RIG = Rig(lane_limit_bytes_per_s=1000, lane_bytes=1000, record_bytes=1, batch_s=0.2)
 SETTINGS = Autoscaling(lane_capacity_bytes_per_s=800, scale_in_s=10, drain_s=10)
@@ -46,7 +46,7 @@ def test_more_lanes_when_one_is_not_enough_and_fewer_when_it_is() -> None:
 
 
 def test_without_enough_lanes_what_waits_grows_old_and_is_counted() -> None:
-    one = Autoscaling(policy=Range(), lanes=1, lane_capacity_bytes_per_s=800)
+    one = Autoscaling(policy=RangePolicy(), lanes=1, lane_capacity_bytes_per_s=800)
     outcome = simulate(one, steady(1000.0, 1000.0), 30.0, RIG)
     # A micro-batch lands 1,000 in 1.2 s of 2,000 that come per second.
     assert outcome.left == pytest.approx(60_000 - 25_000, rel=0.1)
@@ -54,7 +54,7 @@ def test_without_enough_lanes_what_waits_grows_old_and_is_counted() -> None:
 
 
 def test_kafkas_assignment_stays_as_it_is() -> None:
-    fixed = Autoscaling(policy=Range(), lanes=2, lane_capacity_bytes_per_s=800)
+    fixed = Autoscaling(policy=RangePolicy(), lanes=2, lane_capacity_bytes_per_s=800)
     shifts = [Shift(0.0, (300.0, 300.0, 0.0, 0.0)), Shift(20.0, (0.0, 0.0, 300.0, 300.0))]
     outcome = simulate(fixed, shifts, 40.0, RIG)
     assert [decided.lanes for decided in outcome.decisions] == [2]
@@ -62,15 +62,15 @@ def test_kafkas_assignment_stays_as_it_is() -> None:
 
 def test_a_lane_is_saturated_by_the_rule_of_a_real_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first lane is behind throughout, the second one from a moment in the middle on."""
-    cycles: list[Cycle] = []
+    cycles: list[LaneCycle] = []
 
     class Recorder(Controller):
-        def on_answer(self, answer: Answer, now_s: float) -> list[Action]:
+        def on_answer(self, answer: HostAnswer, now_s: float) -> list[Action]:
             cycles.extend(answer.cycles)
             return super().on_answer(answer, now_s)
 
     monkeypatch.setattr(simulator, "Controller", Recorder)
-    fixed = Autoscaling(policy=Range(), lanes=2, lane_capacity_bytes_per_s=800)
+    fixed = Autoscaling(policy=RangePolicy(), lanes=2, lane_capacity_bytes_per_s=800)
     shifts = [Shift(0.0, (2000.0, 10.0)), Shift(10.0, (2000.0, 5000.0))]
     simulate(fixed, shifts, 20.0, replace(RIG, lanes=2))
     late = [c for c in cycles if c.lane == 1]

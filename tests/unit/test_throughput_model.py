@@ -15,13 +15,13 @@ from penstock.domain.errors import BadInput
 from penstock.domain.run import RunSpec
 from penstock.domain.settings import ProducerSettings
 from penstock.domain.workload import Payload, Workload
-from penstock.models.observation import Sending
+from penstock.models.observation import MeasuredSending
 from penstock.models.record_batch import batch_bytes
 from penstock.models.requests import produce_request_bytes, uvarint_bytes, wire_bytes
 from penstock.models.storage import DAY_S, broker_use, leaders
 from penstock.models.throughput import (
-    Interval,
     ProducerThroughput,
+    RequestInterval,
     fit_interval,
     fit_sending,
     largest_batch,
@@ -67,7 +67,7 @@ def document() -> ProducerThroughput:
     base = 2_600.0
     per_byte_s = 3 * size_12 / (base + size_12) / 19e6
     return ProducerThroughput(
-        interval=Interval(base_s=base * per_byte_s, per_byte_s=per_byte_s), client="java"
+        interval=RequestInterval(base_s=base * per_byte_s, per_byte_s=per_byte_s), client="java"
     )
 
 
@@ -91,7 +91,7 @@ def test_the_documents_worked_case() -> None:
 
 
 def test_java_packs_a_batch_of_each_partition_librdkafka_one() -> None:
-    interval = Interval(base_s=0.001, per_byte_s=1e-8)
+    interval = RequestInterval(base_s=0.001, per_byte_s=1e-8)
     java = ProducerThroughput(interval=interval, client="java").predict((2, 1), 10, 100)
     rd = ProducerThroughput(interval=interval).predict((2, 1), 10, 100)
     assert java.request_bytes[0] == pytest.approx(2 * java.request_bytes[1], rel=0.1)
@@ -103,7 +103,9 @@ def test_java_packs_a_batch_of_each_partition_librdkafka_one() -> None:
 
 
 def test_a_quota_holds_each_broker_back() -> None:
-    model = ProducerThroughput(interval=Interval(base_s=1e-4, per_byte_s=1e-9), client="java")
+    model = ProducerThroughput(
+        interval=RequestInterval(base_s=1e-4, per_byte_s=1e-9), client="java"
+    )
     free = model.predict((4, 3, 3), 50, 100)
     held = model.predict((4, 3, 3), 50, 100, quota_bytes_per_s=20e6)
     assert free.bytes_per_s.max() > 20e6
@@ -112,7 +114,7 @@ def test_a_quota_holds_each_broker_back() -> None:
 
 
 def test_with_keys_the_slowest_partition_limits_all() -> None:
-    interval = Interval(base_s=0.001, per_byte_s=1e-8)
+    interval = RequestInterval(base_s=0.001, per_byte_s=1e-8)
     free = ProducerThroughput(interval=interval).predict((2, 1), 10, 100)
     by_key = ProducerThroughput(interval=interval, by_key=True).predict((2, 1), 10, 100)
     # One connection carries two partitions, the other one: half of it is left unused.
@@ -123,7 +125,7 @@ def test_with_keys_the_slowest_partition_limits_all() -> None:
 def test_fig_4_9_a_number_of_partitions_that_is_no_multiple_of_brokers_wastes_payload() -> None:
     """At the quota, relative payload falls over P = 3N, rises with the quota, and is lower between."""
     model = ProducerThroughput(
-        interval=Interval(base_s=5e-4, per_partition_s=1e-5, per_byte_s=3e-8), client="java"
+        interval=RequestInterval(base_s=5e-4, per_partition_s=1e-5, per_byte_s=3e-8), client="java"
     )
 
     def share(partitions: int, quota: float) -> float:
@@ -142,7 +144,7 @@ def test_an_interval_is_fitted_with_its_range() -> None:
     rng = np.random.default_rng(3)
     partitions = np.repeat([3, 6, 12], 20)
     sizes = np.tile(np.linspace(200, 6_000, 20), 3)
-    true = Interval(base_s=8e-5, per_partition_s=3e-6, per_byte_s=2.5e-8)
+    true = RequestInterval(base_s=8e-5, per_partition_s=3e-6, per_byte_s=2.5e-8)
     seconds = true.seconds(partitions, sizes) * rng.normal(1, 0.02, 60)
     fitted = fit_interval(partitions, sizes, seconds)
     assert fitted.interval.per_byte_s == pytest.approx(true.per_byte_s, rel=0.05)
@@ -158,7 +160,7 @@ def test_an_interval_is_fitted_with_its_range() -> None:
 
 
 def test_the_most_that_a_producer_sends_is_learnt_from_runs_that_offer_more() -> None:
-    true = Interval(base_s=6e-5, per_partition_s=1e-6, per_byte_s=3e-8)
+    true = RequestInterval(base_s=6e-5, per_partition_s=1e-6, per_byte_s=3e-8)
 
     def spec(batch: int, size: int, partitions: int) -> RunSpec:
         return RunSpec(
@@ -170,12 +172,12 @@ def test_the_most_that_a_producer_sends_is_learnt_from_runs_that_offer_more() ->
             settings=ProducerSettings(batch_num_messages=batch),
         )
 
-    def measured(run: RunSpec) -> Sending:
+    def measured(run: RunSpec) -> MeasuredSending:
         batch = run.settings.batch_num_messages or 1
         size = batch_bytes(batch, run.workload.payload.mean_bytes)
         request = produce_request_bytes(size, topic="t")
         every_s = float(true.seconds(run.topic.partitions, request))
-        return Sending(
+        return MeasuredSending(
             run=f"{batch}-{size}",
             spec=run,
             messages_per_s=min(run.topic.partitions, 3) * batch / every_s,
@@ -198,7 +200,7 @@ def test_the_most_that_a_producer_sends_is_learnt_from_runs_that_offer_more() ->
 
 
 def test_bad_input_is_named() -> None:
-    model = ProducerThroughput(interval=Interval(base_s=0.001))
+    model = ProducerThroughput(interval=RequestInterval(base_s=0.001))
     with pytest.raises(BadInput, match="leaders"):
         model.predict((), 1, 100)
     with pytest.raises(BadInput, match="too few"):
@@ -208,7 +210,7 @@ def test_bad_input_is_named() -> None:
     with pytest.raises(BadInput, match="quota"):
         largest_batch(model, (1,), 100, 10)
     with pytest.raises(BadInput, match="not above 0"):
-        ProducerThroughput(interval=Interval(base_s=-1)).predict((1,), 1, 100)
+        ProducerThroughput(interval=RequestInterval(base_s=-1)).predict((1,), 1, 100)
 
 
 # --- storage ---------------------------------------------------------------------------------------
@@ -239,7 +241,7 @@ def test_nothing_is_stored_that_was_not_sent(
 def test_fig_4_10_the_fullest_broker_decides_and_imbalance_shrinks_with_partitions() -> None:
     """24 h at 20 MB/s: about 200 GB between brokers at P = 4, 50 GB at P = 11, none at P = 3N."""
     model = ProducerThroughput(
-        interval=Interval(base_s=5e-4, per_partition_s=1e-5, per_byte_s=3e-8), client="java"
+        interval=RequestInterval(base_s=5e-4, per_partition_s=1e-5, per_byte_s=3e-8), client="java"
     )
 
     def imbalance_gb(partitions: int) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.domain.metrics import Counts, Estimate, RunMetrics
+from penstock.domain.metrics import Estimate, MessageCounts, RunMetrics
 from penstock.domain.objective import Objective
 from penstock.domain.steadiness import Steadiness
 from penstock.domain.value import FieldError
@@ -15,7 +15,7 @@ def metrics(**more: object) -> RunMetrics:
     fields: dict[str, object] = {
         "run": "a",
         "seconds_measured": 10.0,
-        "counts": Counts(sent=100),
+        "counts": MessageCounts(sent=100),
         "lost_share": Estimate(value=0.01, low=0.002, high=0.02),
         "duplicated_share": Estimate(value=0.0, low=0.0, high=0.03),
         "violation_share": {"50": Estimate(value=0.2, low=0.15, high=0.25)},
@@ -56,7 +56,7 @@ def test_nothing_that_arrived_meets_no_limit_on_latency() -> None:
 
 
 def test_a_run_that_sent_nothing_meets_nothing() -> None:
-    nothing = metrics(counts=Counts(), lost_share=Estimate(value=0.0, low=0.0, high=1.0))
+    nothing = metrics(counts=MessageCounts(), lost_share=Estimate(value=0.0, low=0.0, high=1.0))
     assert not judge(Objective(lost_share=0.5), nothing, ()).is_met
 
 

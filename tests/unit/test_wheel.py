@@ -77,6 +77,23 @@ def test_what_needs_an_extra_names_it(bare: Path, name: str, extra: str) -> None
     assert f"pip install 'penstock[{extra}]'" in done.stderr
 
 
+def test_every_name_loads_or_names_its_extra(bare: Path) -> None:
+    code = (
+        "import penstock\n"
+        "for name in dir(penstock):\n"
+        "    try:\n"
+        "        getattr(penstock, name)\n"
+        "    except penstock.MissingPart as error:\n"
+        '        assert "pip install \'penstock[" in error.fix, (name, error)\n'
+        "    else:\n"
+        "        print(name)\n"
+    )
+    done = run(bare, "-c", code)
+    assert done.returncode == 0, done.stderr
+    light = {"StarDesign", "KneeShape", "ClientQuotas", "KpiWeights", "Estimate", "StepwiseTuning"}
+    assert light <= set(done.stdout.split())
+
+
 def test_the_command_names_its_extra(bare: Path) -> None:
     script = bare.with_name("penstock")
     done = subprocess.run([str(script), "doctor"], capture_output=True, text=True)

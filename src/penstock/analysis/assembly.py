@@ -24,11 +24,11 @@ from penstock.domain.message import Acknowledgement
 from penstock.domain.metrics import (
     PARTS,
     PERCENTS,
-    Counts,
     Distribution,
     Estimate,
+    MessageCounts,
     RunMetrics,
-    Second,
+    RunSecond,
 )
 from penstock.domain.objective import Objective
 from penstock.domain.run import RunSpec
@@ -108,7 +108,7 @@ class Assembly:
         return int(self._outcomes.entries.sum())
 
     @cached_property
-    def counts(self) -> Counts:
+    def counts(self) -> MessageCounts:
         rows, sent, n = self._outcomes, self._sent, self._sent_rows.entries
         of_all = Outcomes(rows.bucket)
         copies = self.run_summary.entries(summary.COPIES)
@@ -119,7 +119,7 @@ class Assembly:
             return int(n[mask].sum())
 
         reported = {word: sent.has(word) for word in Acknowledgement}
-        return Counts(
+        return MessageCounts(
             sent=int(n.sum()),
             unsent=int(rows.entries[self._is_measured(rows) & ~of_all.is_sent].sum()),
             warm_up=int(rows.entries[(rows.at < 0) & of_all.is_sent].sum()),
@@ -265,7 +265,7 @@ class Assembly:
 
     # --- seconds -----------------------------------------------------------------------------
 
-    def _seconds(self) -> Iterator[Second]:
+    def _seconds(self) -> Iterator[RunSecond]:
         rows = self._outcomes.where(self._outcomes.at < self.timeline.slices)
         outcomes, per_second = Outcomes(rows.bucket), self.timeline.slices_per_second
         second = rows.at // per_second
@@ -300,7 +300,7 @@ class Assembly:
 
         for at_s in _without_gaps(present):
             late_then = at(late_sums, at_s)
-            yield Second(at_s=at_s, late=late_then, **at(sums, at_s), **times.get(at_s, {}))
+            yield RunSecond(at_s=at_s, late=late_then, **at(sums, at_s), **times.get(at_s, {}))
 
     # --- what is doubtful --------------------------------------------------------------------
 

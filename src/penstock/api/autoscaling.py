@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from penstock.api.landing import AnyPipeline, load
 from penstock.autoscaler.channel import Superseded
 from penstock.autoscaler.consumer import check
-from penstock.autoscaler.core.actions import Event
+from penstock.autoscaler.core.actions import AutoscalerEvent
 from penstock.autoscaler.group import Group
 from penstock.autoscaler.host_managers import HostManager, PipelineHosts, ProcessHosts
 from penstock.autoscaler.loop import run_for_good
@@ -30,7 +30,7 @@ def autoscale(
     dry_run: bool = False,
     ended: threading.Event | None = None,
     registry: CollectorRegistry | None = None,
-    on_event: Callable[[Event], None] = lambda _: None,
+    on_event: Callable[[AutoscalerEvent], None] = lambda _: None,
     on_warning: Progress = silent,
 ) -> None:
     """Scale the lanes of a pipeline that runs with `autoscale="outside"`, until `ended` is set.
@@ -53,7 +53,7 @@ def autoscale(
         check(checked)
     metrics = Metrics(checked.name, registry or CollectorRegistry(), is_plain=consumers)
 
-    def tell(event: Event) -> None:
+    def tell(event: AutoscalerEvent) -> None:
         on_event(event)
         metrics.add(event)
 

@@ -32,7 +32,7 @@ from penstock.models.design import (
     saturating_runs,
 )
 from penstock.models.fitted import check_alike
-from penstock.models.observation import Reading
+from penstock.models.observation import MeasuredReading
 from penstock.runs import campaign as campaigns
 from penstock.runs.clusters import Clusters, existing_cluster
 from penstock.runs.experiments.catching_up import CatchUp, catch_up
@@ -123,7 +123,7 @@ def calibrate(
             full = saturating_runs(place) if throughput else []
             for number, scenario in enumerate((*ordinary, *full), 2):
                 measure(scenario, f"{number} of {len(ordinary) + len(full) + 1}")
-            readings: list[Reading] = []
+            readings: list[MeasuredReading] = []
             unread: list[str] = []
             if throughput:
                 with clusters.of(cells(first_run(place), "calibration")[0].spec) as reached:
@@ -158,11 +158,11 @@ def calibrate(
 
 def read_behind(
     cluster: KafkaCluster, what: CatchUp, out: Path, on_progress: Progress = silent
-) -> Reading:
+) -> MeasuredReading:
     """Measure the speed of one consumer that is behind."""
     on_progress(f"calibration: {what.name}")
     done = catch_up(cluster, what, out / what.name, on_progress)
-    return Reading(
+    return MeasuredReading(
         run=what.name,
         message_bytes=what.message_bytes,
         partitions=what.partitions,

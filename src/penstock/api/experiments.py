@@ -20,7 +20,7 @@ from penstock.report import facts as facts_page
 from penstock.runs.experiments import series as experiments
 from penstock.runs.experiments.assemble import assemble
 from penstock.runs.experiments.points import PointResult
-from penstock.runs.experiments.series import FACTS, Series
+from penstock.runs.experiments.series import FACTS, ExperimentSeries
 from penstock.runs.resuming import Step
 from penstock.runs.run_directory import REPORT
 from penstock.specs.files import read_text, write_file
@@ -29,10 +29,10 @@ AnyPath = str | Path
 
 
 @dataclass(frozen=True)
-class Measured:
+class ExperimentResult:
     """The result of an experiment."""
 
-    series: Series
+    series: ExperimentSeries
     facts: ClusterFacts
     results: tuple[PointResult, ...]
 
@@ -73,7 +73,7 @@ def experiment(
     resume: AnyPath | None = None,
     retry_failed: bool = False,
     on_progress: Progress = silent,
-) -> Measured:
+) -> ExperimentResult:
     """Measure what a cluster can do. `kind`: production, consumption, end-to-end, or that of a plug-in.
 
     Every point of the grid is measured on a cluster of its own. `quick`: few points, once, short.
@@ -94,7 +94,7 @@ def begin(
     *,
     quick: bool = False,
     out: AnyPath = "runs",
-) -> Series:
+) -> ExperimentSeries:
     """Check the grid and make the directory of its points; nothing is started."""
     text, source = None, "grid"
     if isinstance(grid, str | Path):
@@ -110,7 +110,7 @@ def begin(
         raise BadInput(f"{source}: {error}") from None
 
 
-def reopen(kind: str, directory: AnyPath, *, is_alone: bool = True) -> Series:
+def reopen(kind: str, directory: AnyPath, *, is_alone: bool = True) -> ExperimentSeries:
     """The experiment in a directory; `is_alone`: no other grid is given with it."""
     if not is_alone:
         raise BadInput(f"{directory}: already has a grid", "omit `grid` and `quick` to resume it")
@@ -124,19 +124,19 @@ def reopen(kind: str, directory: AnyPath, *, is_alone: bool = True) -> Series:
 
 
 def carry_on(
-    series: Series,
+    series: ExperimentSeries,
     *,
     retry_failed: bool = False,
     on_progress: Progress = silent,
     on_step: Callable[[Step], None] = lambda _: None,
-) -> Measured:
+) -> ExperimentResult:
     """Measure the points that are left; then write facts and report."""
     results = experiments.carry_on(
         series, retry_failed=retry_failed, on_progress=on_progress, on_step=on_step
     )
     made_at = datetime.now(UTC).isoformat(timespec="seconds")
     facts = assemble(series.kind, series.grid, results, made_at)
-    measured = Measured(series, facts, tuple(results))
+    measured = ExperimentResult(series, facts, tuple(results))
     write_file(measured.facts_file, specs.dump_json(facts))
     write_file(measured.report, facts_page.render(facts, series.kind, series.path.name))
     return measured

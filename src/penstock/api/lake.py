@@ -11,7 +11,7 @@ from penstock.domain.errors import BadInput
 from penstock.domain.progress import Progress, silent
 from penstock.domain.value import several
 from penstock.lake.ownership import owned
-from penstock.lake.rejection import Kind
+from penstock.lake.rejection import RejectKind
 
 if TYPE_CHECKING:
     from penstock.lake.audit import Audit
@@ -80,18 +80,18 @@ def reland(
 
     topics, kinds = several("topics", topics), several("kinds", kinds)
     checked = load(pipeline)
-    unknown = set(kinds) - {str(kind) for kind in Kind}
+    unknown = set(kinds) - {str(kind) for kind in RejectKind}
     if unknown:
         raise BadInput(
             f"kinds: unknown {', '.join(sorted(unknown))}",
-            f"choose from {', '.join(str(kind) for kind in Kind)}",
+            f"choose from {', '.join(str(kind) for kind in RejectKind)}",
         )
     with nullcontext() if dry_run else owned(checked):
         on_progress(f"reading {checked.rejects_table}")
         return reland(
             checked,
             topics=topics,
-            kinds=[Kind(kind) for kind in kinds],
+            kinds=[RejectKind(kind) for kind in kinds],
             is_dry=dry_run,
             on_progress=on_progress,
         )

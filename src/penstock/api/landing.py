@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from prometheus_client import CollectorRegistry
 
 from penstock.api.arguments import as_path
-from penstock.autoscaler.core.actions import Event
+from penstock.autoscaler.core.actions import AutoscalerEvent
 from penstock.autoscaler.metrics import Metrics as AutoscalerMetrics
 from penstock.autoscaler.scaling import scaled
 from penstock.domain.errors import TooManyRejects
@@ -26,8 +26,8 @@ from penstock.lake.checkpoint import Blocker
 from penstock.lake.landing import Landed
 from penstock.lake.metrics import Metrics
 from penstock.lake.ownership import owned
-from penstock.lake.rejects import Alarm, RejectWatch, top
-from penstock.lake.status import Status, Watch
+from penstock.lake.rejects import RejectAlarm, RejectWatch, top
+from penstock.lake.status import PipelineStatus, Watch
 
 if TYPE_CHECKING:
     from penstock.lake.query import Prepared, Running
@@ -44,8 +44,8 @@ class Listener:
 
     progress: Progress = silent
     warning: Progress = silent
-    status: Callable[[Status], None] = lambda _: None
-    event: Callable[[Event], None] = lambda _: None
+    status: Callable[[PipelineStatus], None] = lambda _: None
+    event: Callable[[AutoscalerEvent], None] = lambda _: None
     """Events of the autoscaler."""
 
 
@@ -54,8 +54,8 @@ class Summary:
     """The result of a pipeline that has ended."""
 
     pipeline: Pipeline
-    status: Status
-    alarm: Alarm | None = None
+    status: PipelineStatus
+    alarm: RejectAlarm | None = None
     """Why it stopped by itself: more records were rejected than `rejects_stop_share` allows."""
 
     @property
@@ -151,7 +151,7 @@ def land(
         )
         scaling_metrics = AutoscalerMetrics(checked.name, registry)
 
-        def on_event(event: Event) -> None:
+        def on_event(event: AutoscalerEvent) -> None:
             listener.event(event)
             scaling_metrics.add(event)
 
@@ -185,7 +185,7 @@ class _Alarms:
 
     def __init__(self, pipeline: Pipeline, warn: Progress) -> None:
         self._watch, self._warn = RejectWatch(pipeline), warn
-        self.final: Alarm | None = None
+        self.final: RejectAlarm | None = None
 
     def add(self, landed: Landed, prepared: Prepared) -> None:
         """The query calls this before it asks for the next order; after an alarm there is none."""

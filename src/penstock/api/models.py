@@ -19,7 +19,7 @@ from penstock.domain.progress import Progress, silent
 from penstock.domain.value import several
 from penstock.models import fitted
 from penstock.models.fitted import MODEL_FORMAT, FittedModel
-from penstock.models.observation import Observation, Reading, Sending
+from penstock.models.observation import MeasuredReading, MeasuredSending, Observation
 from penstock.models.workers import LocalWorkers, WorkerFactory
 from penstock.specs.files import read_text, write_file
 
@@ -104,8 +104,8 @@ def fit_observations(
     seen: Sequence[Observation],
     file: Path,
     *,
-    sendings: Sequence[Sending] = (),
-    readings: Sequence[Reading] = (),
+    sendings: Sequence[MeasuredSending] = (),
+    readings: Sequence[MeasuredReading] = (),
     previous: FittedModel | None = None,
     skipped: Sequence[str] = (),
     start_workers: WorkerFactory = LocalWorkers,

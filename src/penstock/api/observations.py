@@ -15,9 +15,9 @@ from penstock.domain.run import Existing, Run, RunSpec
 from penstock.models.observation import (
     BrokerWork,
     MeasuredLatency,
+    MeasuredReading,
+    MeasuredSending,
     Observation,
-    Reading,
-    Sending,
 )
 from penstock.models.path.from_run import KEY_BYTES, path_lines, path_spec
 from penstock.models.path.predict import PERCENTS
@@ -42,7 +42,7 @@ class ModelInput:
     """What a model is fitted to; and why other runs were left out."""
 
     observations: list[Observation] = field(default_factory=list)
-    readings: list[Reading] = field(default_factory=list)
+    readings: list[MeasuredReading] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
 
 
@@ -140,7 +140,7 @@ def observed(directory: RunDirectory, run: Run, metrics: RunMetrics) -> Observat
     )
 
 
-def sending(directory: RunDirectory) -> Sending:
+def sending(directory: RunDirectory) -> MeasuredSending:
     """What the producers of a run achieved that always had more to send."""
     run = directory.run()
     counters = [report.counters for report in run.producers if report.counters is not None]
@@ -154,7 +154,7 @@ def sending(directory: RunDirectory) -> Sending:
     per_s = directory.metrics().throughput_per_s
     if per_s is None or per_s.value <= 0:
         raise BadInput(f"{directory.path}: no message was acknowledged")
-    return Sending(
+    return MeasuredSending(
         run=run.id,
         spec=_spec(directory, run),
         messages_per_s=per_s.value,
@@ -229,7 +229,7 @@ def _of_facts(path: Path, facts: ClusterFacts) -> list[Observation]:
     return found
 
 
-def _readings(facts: ClusterFacts) -> list[Reading]:
+def _readings(facts: ClusterFacts) -> list[MeasuredReading]:
     """Of consumers that were alone."""
     found = []
     for point in facts.points:
@@ -239,7 +239,7 @@ def _readings(facts: ClusterFacts) -> list[Reading]:
         if point.conditions.consumers != 1 or not (per_s and messages and messages.value > 0):
             continue
         found.append(
-            Reading(
+            MeasuredReading(
                 run=f"{_label(point)} ({facts.made_at})",
                 message_bytes=point.conditions.message_bytes,
                 partitions=point.conditions.partitions,

@@ -18,7 +18,7 @@ class Plugin(Value):
     """A kind of a plug-in group."""
 
     group: Annotated[str, Doc("such as arrivals; its entry points are penstock.arrivals")]
-    kind: Annotated[str, Doc("its name in files")]
+    name: Annotated[str, Doc("its kind in files")]
     module: str = ""
     summary: Annotated[str, Doc("the first sentence of its docstring")] = ""
     problem: Annotated[str, Doc("why it cannot be used; empty if it can")] = ""
@@ -48,7 +48,7 @@ def _plugin(group: str, kind: str) -> Plugin:
     try:
         found = find(f"{_PREFIX}{group}", kind)
     except BadInput as error:
-        return Plugin(group=group, kind=kind, problem=error.message)
+        return Plugin(group=group, name=kind, problem=error.message)
     paragraph = " ".join((getdoc(found) or "").partition("\n\n")[0].split())
     summary = paragraph.partition(". ")[0]
-    return Plugin(group=group, kind=kind, module=found.__module__, summary=summary)
+    return Plugin(group=group, name=kind, module=found.__module__, summary=summary)

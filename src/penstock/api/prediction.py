@@ -28,7 +28,7 @@ from penstock.models.path import predict as path_prediction
 from penstock.models.path.predict import MESSAGES, Prediction, Saturated
 from penstock.models.path.spec import ClientName
 from penstock.models.reading import ReadThroughput, most_read
-from penstock.models.throughput import Throughput, full_batch, most_sent
+from penstock.models.throughput import SendThroughput, full_batch, most_sent
 from penstock.models.traffic import traffic
 from penstock.report import forecast_page, forecasts
 from penstock.runs.matrix import cells
@@ -263,7 +263,7 @@ def _predictable(spec: RunSpec, model: FittedModel) -> RunSpec:
 
 def _most_sent(
     model: FittedModel, spec: RunSpec, ratio: float, client: ClientName
-) -> tuple[Throughput | None, tuple[str, ...]]:
+) -> tuple[SendThroughput | None, tuple[str, ...]]:
     """The most that a producer could send, and what of it the calibration did not cover."""
     if model.sending is None:
         return None, ()

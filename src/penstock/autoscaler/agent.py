@@ -15,9 +15,9 @@ from confluent_kafka import KafkaException
 from py4j.protocol import Py4JError
 
 from penstock.autoscaler.channel import HEARTBEAT_S, HostLink
-from penstock.domain.autoscaling import Answer, Command
+from penstock.domain.autoscaling import Command, HostAnswer
 from penstock.domain.errors import PenstockError
-from penstock.domain.lake.cycle import Cycle, Cycles
+from penstock.domain.lake.cycle import Cycles, LaneCycle
 from penstock.domain.lake.plan import Plan
 from penstock.domain.lake.report import LaneReport
 from penstock.lake.checkpoint import Checkpoint
@@ -176,8 +176,8 @@ class Agent:
 
     # --- what lanes did ------------------------------------------------------------------------------
 
-    def _cycles(self) -> list[Cycle]:
-        cycles: list[Cycle] = []
+    def _cycles(self) -> list[LaneCycle]:
+        cycles: list[LaneCycle] = []
         while self._landed:
             landed, at_s = self._landed.popleft()
             self._landed_s = time.monotonic()
@@ -210,8 +210,8 @@ class Agent:
             self._busy_since_s = time.monotonic()
         return time.monotonic() - self._busy_since_s
 
-    def _answer(self, cycles: list[Cycle]) -> None:
-        answer = Answer(
+    def _answer(self, cycles: list[LaneCycle]) -> None:
+        answer = HostAnswer(
             host=0,
             version=self._acknowledged,
             lanes=self._holds,

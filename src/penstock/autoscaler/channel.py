@@ -18,7 +18,7 @@ from penstock import specs
 from penstock.autoscaler.core.actions import Send
 from penstock.autoscaler.core.claim import Claimant, last_claim
 from penstock.autoscaler.topics import ANSWERS, REQUEST_S, Reader, Topics, Warn, parsed
-from penstock.domain.autoscaling import Answer, Claim, Command, Measurement, Message
+from penstock.domain.autoscaling import Claim, Command, HostAnswer, Message, SpeedMeasurement
 from penstock.domain.errors import PenstockError
 from penstock.kafka import client_log
 
@@ -58,7 +58,7 @@ class Past:
 
     # By host: the last command to it, and its last answer.
     commands: dict[int, Command] = field(default_factory=dict)
-    answers: dict[int, Answer] = field(default_factory=dict)
+    answers: dict[int, HostAnswer] = field(default_factory=dict)
 
 
 class ControllerLink:
@@ -118,7 +118,7 @@ class ControllerLink:
             for message in self._screen.own(self._topics.latest(1 + host)):
                 if isinstance(message, Command) and message.verb == "hold":
                     commands[host] = message
-        return Past(commands, {m.host: m for m in messages if isinstance(m, Answer)})
+        return Past(commands, {m.host: m for m in messages if isinstance(m, HostAnswer)})
 
     def _check(self, messages: Iterable[Message]) -> None:
         claim = last_claim(self._screen.own(messages))
@@ -172,7 +172,7 @@ class ControllerLink:
         if time.monotonic() - self._sure_s > within_s:
             self.send([])
 
-    def answers(self, timeout_s: float) -> Iterator[Answer]:
+    def answers(self, timeout_s: float) -> Iterator[HostAnswer]:
         """The answers that have arrived; waits for the first one."""
         assert self._reader is not None
         until_s = time.monotonic() + timeout_s
@@ -181,12 +181,12 @@ class ControllerLink:
             for message in self._screen.own(parsed([text])):
                 if isinstance(message, Claim) and not self.is_dry:
                     self._check([message])
-                if isinstance(message, Answer):
+                if isinstance(message, HostAnswer):
                     self._check_term(message)
                     until_s = 0.0
                     yield message
 
-    def _check_term(self, answer: Answer) -> None:
+    def _check_term(self, answer: HostAnswer) -> None:
         """A host that has heard a higher term takes no command of ours. Either another controller
         has begun, or the topic was deleted, and the claim with it: to start over finds out."""
         if answer.term > self._claimant.term and not self.is_dry:
@@ -244,7 +244,7 @@ class HostLink:
                     f"later controller has term {self._term}"
                 )
 
-    def answer(self, answer: Answer) -> None:
+    def answer(self, answer: HostAnswer) -> None:
         own = replace(answer, group=self.group, term=self._term, incarnation=self._incarnation)
         text, key = specs.dump_json_line(own), f"answer.{self.group}.{self._host}"
         self._producer.produce(self._topics.group, text, key=key, partition=ANSWERS)
@@ -258,7 +258,7 @@ class SpeedsLink:
         self._topics = topics
         self._producer = topics.producer()
 
-    def tell(self, measurement: Measurement) -> None:
+    def tell(self, measurement: SpeedMeasurement) -> None:
         text = specs.dump_json_line(measurement)
         self._producer.produce(self._topics.speeds, text, key=self._topics.name)
         self._producer.poll(0)

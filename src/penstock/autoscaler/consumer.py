@@ -22,9 +22,9 @@ from deltalake import DeltaTable
 
 from penstock.autoscaler.channel import HEARTBEAT_S, HostLink
 from penstock.autoscaler.group import consumers_path
-from penstock.domain.autoscaling import Answer, Command
+from penstock.domain.autoscaling import Command, HostAnswer
 from penstock.domain.errors import BadInput, GroupStopped, PenstockError
-from penstock.domain.lake.cycle import Cycle, Cycles
+from penstock.domain.lake.cycle import Cycles, LaneCycle
 from penstock.domain.lake.order import LaneTask, Obstacle, Order, Position, Range, next_order
 from penstock.domain.lake.partition import Partition
 from penstock.domain.lake.pipeline import Pipeline
@@ -105,7 +105,7 @@ class PlainConsumer:
         self._held: set[Partition] = set()
         self._positions: dict[Partition, Position] = {}
         self._truncations = Truncations()
-        self._last = Answer(host=number)
+        self._last = HostAnswer(host=number)
         self._answered_s = float("-inf")
         self._answering = threading.Lock()
         self._ended = threading.Event()
@@ -157,7 +157,7 @@ class PlainConsumer:
         self._positions = {p: at for p, at in self._positions.items() if p in self._held}
         self._positions |= reached(self._pipeline, new)
 
-    def _cycle(self) -> Cycle | None:
+    def _cycle(self) -> LaneCycle | None:
         """None if there was nothing to read, or it is not due yet: every cycle makes files."""
         is_due = self._is_behind or time.monotonic() - self._landed_s >= self._pipeline.every_s
         if not self._held or not is_due:
@@ -211,9 +211,9 @@ class PlainConsumer:
             self._ids[topic] = file.read_text()
         return self._ids[topic]
 
-    def _answer(self, cycle: Cycle | None) -> None:
+    def _answer(self, cycle: LaneCycle | None) -> None:
         held = tuple(map(str, sorted(self._held)))
-        answer = Answer(
+        answer = HostAnswer(
             host=self._number,
             version=self._version,
             lanes={self._number: held} if held else {},
@@ -232,7 +232,7 @@ class PlainConsumer:
                     with suppress(KafkaException, BufferError):  # no broker: try at the next beat
                         self._say(self._last)
 
-    def _say(self, answer: Answer) -> None:
+    def _say(self, answer: HostAnswer) -> None:
         now_s = time.monotonic()
         busy_s = now_s - self._turned_s
         self._link.answer(replace(answer, busy_s=busy_s, at_ms=round(time.time() * 1000)))

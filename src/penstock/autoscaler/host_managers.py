@@ -14,8 +14,8 @@ from typing import Protocol
 
 import psutil
 
-from penstock.autoscaler.core.actions import Event, Started, warning
-from penstock.domain.autoscaling import Answer
+from penstock.autoscaler.core.actions import AutoscalerEvent, HostStarted, warning
+from penstock.domain.autoscaling import HostAnswer
 from penstock.domain.errors import BadInput, GroupStopped
 
 # A host that has not answered for this time is considered gone.
@@ -31,7 +31,7 @@ _KILL_S = 2.0
 # The exit code of a consumer that finds another one running with its number.
 _IN_USE = BadInput.exit_code
 
-OnEvent = Callable[[Event], None]
+OnEvent = Callable[[AutoscalerEvent], None]
 
 
 class HostManager(Protocol):
@@ -40,7 +40,7 @@ class HostManager(Protocol):
     # Hosts end when the autoscaler does.
     is_owner: bool
 
-    def heard(self, answer: Answer) -> None: ...
+    def heard(self, answer: HostAnswer) -> None: ...
     def alive(self) -> Collection[int]: ...
     def start(self, hosts: Collection[int]) -> None: ...
     def retire(self, used: Collection[int]) -> None: ...
@@ -55,7 +55,7 @@ class PipelineHosts:
     def __init__(self) -> None:
         self._heard_s = float("-inf")
 
-    def heard(self, answer: Answer) -> None:
+    def heard(self, answer: HostAnswer) -> None:
         self._heard_s = time.monotonic()
 
     def alive(self) -> Collection[int]:
@@ -90,12 +90,12 @@ class ProcessHosts:
         self._restarts = Restarts()
         self._is_stopped = False
 
-    def heard(self, answer: Answer) -> None:
+    def heard(self, answer: HostAnswer) -> None:
         if answer.host in self._dismissed:
             return
         now_s = self._heard_s[answer.host] = time.monotonic()
         if (started_s := self._started_s.pop(answer.host, None)) is not None:
-            self._tell(Started(answer.host, now_s - started_s))
+            self._tell(HostStarted(answer.host, now_s - started_s))
 
     def alive(self) -> Collection[int]:
         """Consumers that have answered: one that is just starting does not count yet."""

@@ -16,11 +16,11 @@ from confluent_kafka import KafkaException
 from penstock.autoscaler.channel import HEARTBEAT_S, ControllerLink, SpeedsLink, Superseded
 from penstock.autoscaler.core.actions import (
     Action,
-    Commanded,
-    Decided,
-    Event,
-    Heard,
-    Measured,
+    AutoscalerEvent,
+    GroupMeasured,
+    HostAnswered,
+    LanesCommanded,
+    LanesDecided,
     Retire,
     Send,
     Start,
@@ -34,7 +34,7 @@ from penstock.autoscaler.host_managers import HostManager, OnEvent, PipelineHost
 from penstock.autoscaler.monitor import Monitor
 from penstock.autoscaler.plain_watch import PlainWatch
 from penstock.autoscaler.topics import Topics
-from penstock.domain.autoscaling import Answer, Command
+from penstock.domain.autoscaling import Command, HostAnswer
 from penstock.domain.errors import BadInput, GroupStopped, PenstockError, TooManyRejects
 from penstock.domain.lake.pipeline import Pipeline
 from penstock.domain.value import FieldError
@@ -103,7 +103,7 @@ def run(
             for answer in link.answers(_LOOK_S):
                 if not controller.is_former(answer):
                     manager.heard(answer)
-                    tell(Heard(answer))
+                    tell(HostAnswered(answer))
                     if watch is not None:
                         _tell_all(watch.on_answer(answer, time.monotonic()), tell)
                 actions += controller.on_answer(answer, time.monotonic())
@@ -134,7 +134,7 @@ def run(
         monitor.close()
 
 
-def _tell_all(events: list[Event], tell: OnEvent) -> None:
+def _tell_all(events: list[AutoscalerEvent], tell: OnEvent) -> None:
     for event in events:
         tell(event)
 
@@ -155,7 +155,7 @@ def _look(
         speeds.tell(measurement)
     actions = controller.on_measured(measurement, time.monotonic())
     assert controller.seen is not None
-    tell(Measured(measurement, controller.seen, controller.busy_s))
+    tell(GroupMeasured(measurement, controller.seen, controller.busy_s))
     return actions
 
 
@@ -163,7 +163,7 @@ def _carry_out(
     actions: list[Action], link: ControllerLink, manager: HostManager, tell: OnEvent
 ) -> None:
     for action in actions:
-        if isinstance(action, Event):
+        if isinstance(action, AutoscalerEvent):
             tell(action)
     # Sent first: a superseded controller ends here, and starts or ends no process any more.
     if sends := [action for action in actions if isinstance(action, Send)]:
@@ -174,8 +174,8 @@ def _carry_out(
         if isinstance(action, Start):
             manager.start(action.hosts)
     for action in actions:
-        if isinstance(action, Decided):
-            tell(Commanded(time.monotonic() - action.at_s))
+        if isinstance(action, LanesDecided):
+            tell(LanesCommanded(time.monotonic() - action.at_s))
     for action in actions:
         if isinstance(action, Retire):
             manager.retire(action.hosts)
@@ -185,14 +185,14 @@ def _pretend(actions: list[Action], controller: Controller, tell: OnEvent) -> se
     """Pretend that every command is acted on at once; returns the hosts that would be started."""
     started: set[int] = set()
     for action in actions:
-        if isinstance(action, Event):
+        if isinstance(action, AutoscalerEvent):
             tell(action)
         elif isinstance(action, Start):
             started |= action.hosts
         elif isinstance(action, Send) and action.command.verb != "end":
             command, host = action.command, controller.hosts[action.host]
             lanes = host.present if command.verb == "tell" else command.lanes
-            answer = Answer(
+            answer = HostAnswer(
                 host=action.host,
                 version=command.version,
                 lanes=lanes,

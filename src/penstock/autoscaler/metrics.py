@@ -44,27 +44,27 @@ class Metrics:
         self._latency = histogram(f"{_PREFIX}latency_seconds", text, lane, buckets=SECONDS)
         self._not_landed = NotLanded(pipeline, registry) if is_plain else None
 
-    def add(self, event: actions.Event) -> None:
+    def add(self, event: actions.AutoscalerEvent) -> None:
         name = self._pipeline
         match event:
-            case actions.Measured():
+            case actions.GroupMeasured():
                 self._now.view, self._now.busy_s = event.view, event.busy_s
-            case actions.Decided():
+            case actions.LanesDecided():
                 self._decisions.labels(name, event.trigger.value).inc()
                 self._moves.labels(name).inc(event.moves)
-            case actions.Commanded():
+            case actions.LanesCommanded():
                 self._decide.labels(name).observe(event.took_s)
-            case actions.HandedOver():
+            case actions.LanesHandedOver():
                 self._hand_over.labels(name).observe(event.took_s)
-            case actions.Started():
+            case actions.HostStarted():
                 self._start.labels(name).observe(event.took_s)
-            case actions.Heard():
+            case actions.HostAnswered():
                 for cycle in event.answer.cycles:
                     if cycle.oldest_s is not None:
                         self._latency.labels(name, str(cycle.lane)).observe(cycle.oldest_s)
                     if self._not_landed is not None:
                         self._not_landed.reject(cycle.rejects)
-            case actions.Unread() if self._not_landed is not None:
+            case actions.PartitionsUnread() if self._not_landed is not None:
                 self._not_landed.see(event.stalled, event.skipped)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from penstock.autoscaler.core.write_speed import PERIOD_S, Sample, WriteSpeed
-from penstock.domain.autoscaling import Measurement, PartitionSpeed
+from penstock.domain.autoscaling import PartitionSpeed, SpeedMeasurement
 from penstock.domain.lake.partition import Partition
 from penstock.domain.lake.pipeline import Pipeline
 from penstock.domain.lake.stall import Stalls
@@ -55,7 +55,7 @@ class Monitor:
         """Topics that the pipeline's streams name or match, but that are never landed."""
         return self._brokers.skipped
 
-    def look(self) -> Measurement | None:
+    def look(self) -> SpeedMeasurement | None:
         """None if there is nothing new. Raises `BrokersUnavailable` if no broker answers."""
         silent = self._partitions
         try:
@@ -65,7 +65,7 @@ class Monitor:
             self.stalled = self._stalls.look(silent, time.time())
         return measurement
 
-    def _measure(self) -> Measurement | None:
+    def _measure(self) -> SpeedMeasurement | None:
         if time.monotonic() - self._discovered_s >= self._pipeline.discover_s:
             self._partitions, _ = self._brokers.discover(self._pipeline, self._known_topics)
             self._known_topics |= {partition.topic for partition in self._partitions}
@@ -89,4 +89,4 @@ class Monitor:
         self._reported |= {name: speed for name, speed in measured if speed is not None}
         if not self._reported:
             return None
-        return Measurement(at_ms=round(time.time() * 1000), partitions=dict(self._reported))
+        return SpeedMeasurement(at_ms=round(time.time() * 1000), partitions=dict(self._reported))

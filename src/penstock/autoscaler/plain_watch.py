@@ -6,8 +6,13 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping
 
-from penstock.autoscaler.core.actions import Event, Notice, Unread, warning
-from penstock.domain.autoscaling import Answer
+from penstock.autoscaler.core.actions import (
+    AutoscalerEvent,
+    AutoscalerNotice,
+    PartitionsUnread,
+    warning,
+)
+from penstock.domain.autoscaling import HostAnswer
 from penstock.domain.errors import TooManyRejects
 from penstock.domain.lake.partition import Partition, listed
 from penstock.domain.lake.pipeline import Pipeline
@@ -22,9 +27,9 @@ class PlainWatch:
         self._stalled: frozenset[Partition] = frozenset()
         self._skipped: frozenset[str] = frozenset()
 
-    def on_answer(self, answer: Answer, now_s: float) -> list[Event]:
+    def on_answer(self, answer: HostAnswer, now_s: float) -> list[AutoscalerEvent]:
         """Raises `TooManyRejects` above `rejects_stop_share`."""
-        events: list[Event] = []
+        events: list[AutoscalerEvent] = []
         for cycle in answer.cycles:
             alarm = self._rejects.add(cycle.records, cycle.rejects, now_s)
             if alarm is not None and alarm.must_stop:
@@ -33,9 +38,13 @@ class PlainWatch:
                 events.append(warning(f"{alarm.message}; {alarm.fix}"))
         return events
 
-    def on_look(self, stalled: Mapping[Partition, float], skipped: Collection[str]) -> list[Event]:
+    def on_look(
+        self, stalled: Mapping[Partition, float], skipped: Collection[str]
+    ) -> list[AutoscalerEvent]:
         """`stalled`: partitions that have not answered for a while, each with the time since."""
-        events: list[Event] = [Unread(stalled=len(stalled), skipped=len(skipped))]
+        events: list[AutoscalerEvent] = [
+            PartitionsUnread(stalled=len(stalled), skipped=len(skipped))
+        ]
         if new := stalled.keys() - self._stalled:
             since = time.strftime("%H:%M:%S", time.localtime(min(stalled[p] for p in new)))
             text = (
@@ -44,7 +53,7 @@ class PlainWatch:
             )
             events.append(warning(text))
         if self._stalled and not stalled:
-            events.append(Notice("all partitions can be read again"))
+            events.append(AutoscalerNotice("all partitions can be read again"))
         if left_out := sorted(set(skipped) - self._skipped):
             text = (
                 f"not landed, though `topics` names or matches it: {', '.join(left_out)} "

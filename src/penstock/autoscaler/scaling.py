@@ -7,7 +7,7 @@ from contextlib import contextmanager, nullcontext
 
 from penstock.autoscaler.agent import Agent
 from penstock.autoscaler.channel import HostLink
-from penstock.autoscaler.core.actions import Event, warning
+from penstock.autoscaler.core.actions import AutoscalerEvent, warning
 from penstock.autoscaler.loop import beside
 from penstock.autoscaler.topics import Topics
 from penstock.lake.executors import Executors
@@ -17,7 +17,10 @@ from penstock.lake.query import Prepared
 
 @contextmanager
 def scaled(
-    where: str | None, executors: Executors, prepared: Prepared, tell: Callable[[Event], None]
+    where: str | None,
+    executors: Executors,
+    prepared: Prepared,
+    tell: Callable[[AutoscalerEvent], None],
 ) -> Iterator[Callable[[Landed], None]]:
     """`where`: inside, outside or None. Yields the function to call for every micro-batch."""
     if where is None:

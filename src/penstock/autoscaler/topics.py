@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
 
 from penstock import specs
-from penstock.domain.autoscaling import Answer, Claim, Message
+from penstock.domain.autoscaling import Claim, HostAnswer, Message
 from penstock.domain.errors import BadInput, PenstockError
 from penstock.kafka import client_log
 from penstock.kafka.client_log import reason
@@ -89,7 +89,7 @@ class Topics:
         own = group()
         if not (others := [message for message in messages if message.group != own]):
             return
-        heard_ms = max((m.at_ms for m in others if isinstance(m, Answer | Claim)), default=0)
+        heard_ms = max((m.at_ms for m in others if isinstance(m, HostAnswer | Claim)), default=0)
         heard = datetime.fromtimestamp(heard_ms / 1000, UTC).isoformat(" ", "seconds")
         raise BadInput(
             f"{self.group}: another pipeline of the name {self.name}, with another lake, uses "

@@ -5,19 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from penstock.autoscaler.core.actions import Decided, Event, HandedOver, Notice
+from penstock.autoscaler.core.actions import (
+    AutoscalerEvent,
+    AutoscalerNotice,
+    LanesDecided,
+    LanesHandedOver,
+)
 from penstock.cli import output
 
 
-def show(event: Event, note: Callable[[str], None] = output.note) -> None:
-    if isinstance(event, Decided):
+def show(event: AutoscalerEvent, note: Callable[[str], None] = output.note) -> None:
+    if isinstance(event, LanesDecided):
         note(event.reason)
-    elif isinstance(event, Notice):
+    elif isinstance(event, AutoscalerNotice):
         (output.warn if event.is_warning else note)(event.text)
 
 
-def show_json(event: Event) -> None:
-    if isinstance(event, Decided):
+def show_json(event: AutoscalerEvent) -> None:
+    if isinstance(event, LanesDecided):
         _line(
             "decision",
             trigger=event.trigger.value,
@@ -27,9 +32,9 @@ def show_json(event: Event) -> None:
             moved_bytes_per_s=event.moved_bytes_per_s,
             plan={str(p): lane for p, lane in event.assignment.items()},
         )
-    elif isinstance(event, HandedOver):
+    elif isinstance(event, LanesHandedOver):
         _line("handed over", took_s=event.took_s)
-    elif isinstance(event, Notice):
+    elif isinstance(event, AutoscalerNotice):
         _line("warning" if event.is_warning else "note", text=event.text)
 
 

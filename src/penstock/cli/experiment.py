@@ -16,7 +16,7 @@ from penstock.domain.errors import BadInput, TestbedError
 from penstock.domain.grid import EXPERIMENTS, LEAST_PARTITION_COUNTS, LEAST_REPEATS
 from penstock.domain.value import unknown_choice
 from penstock.report import facts as facts_page
-from penstock.runs.experiments.series import Series
+from penstock.runs.experiments.series import ExperimentSeries
 from penstock.runs.resuming import Step
 
 _options: list[Callable[[Callable[..., None]], Callable[..., None]]] = [
@@ -111,13 +111,15 @@ def _measure(
         sys.exit(TestbedError.exit_code)
 
 
-def _series(kind: str, spec: Path | None, is_quick: bool, out: Path, resume: Path | None) -> Series:
+def _series(
+    kind: str, spec: Path | None, is_quick: bool, out: Path, resume: Path | None
+) -> ExperimentSeries:
     if resume is None:
         return api.begin(kind, spec, quick=is_quick, out=out)
     return api.reopen(kind, resume, is_alone=spec is None and not is_quick)
 
 
-def _show(measured: api.Measured) -> None:
+def _show(measured: api.ExperimentResult) -> None:
     facts, kind = measured.facts, measured.series.kind
     output.outcome(measured.outcome)
     output.table(*facts_page.points(facts, kind))

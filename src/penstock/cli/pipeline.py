@@ -22,9 +22,9 @@ from penstock.domain.errors import BadInput
 from penstock.domain.progress import Progress
 from penstock.lake import secrets
 from penstock.lake.metrics import serve
-from penstock.lake.rejection import Kind
+from penstock.lake.rejection import RejectKind
 from penstock.lake.rejects import top
-from penstock.lake.status import Status
+from penstock.lake.status import PipelineStatus
 
 # How often a line is written that stays.
 _LOG_S = 30.0
@@ -190,7 +190,7 @@ def compact(
     "--kind",
     "kinds",
     multiple=True,
-    type=click.Choice([str(kind) for kind in Kind]),
+    type=click.Choice([str(kind) for kind in RejectKind]),
     help="Only records rejected for this kind of reason; may be repeated.",
 )
 @click.option("--dry-run", is_flag=True, help="Print what would be landed; change nothing.")
@@ -237,14 +237,14 @@ class _StatusLine:
         self._say = say
         self._shown_s = float("-inf")
 
-    def show(self, now: Status) -> None:
+    def show(self, now: PipelineStatus) -> None:
         now_s = time.monotonic()
         if output.is_watched() or now_s - self._shown_s >= _LOG_S:
             self._say(_line(now))
             self._shown_s = now_s
 
 
-def _line(now: Status) -> str:
+def _line(now: PipelineStatus) -> str:
     """The status line of a running pipeline."""
     fresh = ", ".join(
         f"{table} {status.oldest_s:.1f} s"

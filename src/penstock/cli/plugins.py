@@ -23,7 +23,7 @@ def plugins(group: str | None, as_json: bool) -> None:
     output.table(
         ["group", "kind", "what it is", "package"],
         [
-            [one.group, one.kind, one.summary or "(broken)", one.module.partition(".")[0]]
+            [one.group, one.name, one.summary or "(broken)", one.module.partition(".")[0]]
             for one in listed
         ],
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
 from penstock.domain import plugins
-from penstock.domain.lake.cycle import Cycle
+from penstock.domain.lake.cycle import LaneCycle
 from penstock.domain.lake.partition import Partition, check_name
 from penstock.domain.value import Bound, Doc, Value
 
@@ -24,7 +24,7 @@ class Policy(Value, ABC):
 
     @abstractmethod
     def decider(self, settings: Autoscaling) -> Any:
-        """An `autoscaler.core.policy.Decider`, for one life of a controller."""
+        """A `penstock.Decider`, for one life of a controller."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class Algorithm(Value, ABC):
 
     @abstractmethod
     def __call__(self, problem: Any) -> dict[Partition, int]:
-        """A lane for every partition of an `autoscaler.core.packing.Problem`."""
+        """A lane for every partition of a `penstock.Problem`."""
 
 
 def packing_policy() -> Policy:
@@ -110,7 +110,7 @@ class PartitionSpeed(Value):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measurement(Value):
+class SpeedMeasurement(Value):
     """All partitions of a pipeline, at one moment."""
 
     at_ms: Annotated[int, Doc("when, in Unix time")]
@@ -164,7 +164,7 @@ class Command(Message):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer(Message):
+class HostAnswer(Message):
     """A host's answer: what it holds now, the position of each partition, its lanes' cycles."""
 
     kind: ClassVar[str | None] = "answer"
@@ -176,7 +176,7 @@ class Answer(Message):
     positions: Annotated[Mapping[str, int], Doc("partition → the next offset to read")] = field(
         default_factory=dict
     )
-    cycles: tuple[Cycle, ...] = ()
+    cycles: tuple[LaneCycle, ...] = ()
     most_lanes: Annotated[int | None, Doc("upper limit of its lanes at the moment")] = None
     busy_s: Annotated[
         float, Doc("since its main thread last finished a turn, or since its micro-batch began")

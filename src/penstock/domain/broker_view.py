@@ -20,7 +20,7 @@ class RequestClass(StrEnum):
 
 
 @dataclass(frozen=True)
-class Times:
+class KafkaHistogram:
     """Milliseconds as Kafka's histograms give them.
 
     Count, mean, deviation and maximum are since the broker's start; the percentiles are of
@@ -40,12 +40,12 @@ class Times:
 class RequestTimes:
     """Where the time of one class of requests goes, inside the broker."""
 
-    queue: Times  # waiting for a handler
-    local: Times  # handled by this broker: append or read
-    remote: Times  # waiting for others: followers (acks=all), or data (fetch)
-    response_queue: Times
-    send: Times
-    total: Times
+    queue: KafkaHistogram  # waiting for a handler
+    local: KafkaHistogram  # handled by this broker: append or read
+    remote: KafkaHistogram  # waiting for others: followers (acks=all), or data (fetch)
+    response_queue: KafkaHistogram
+    send: KafkaHistogram
+    total: KafkaHistogram
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class ProcessUse:
 
 
 @dataclass(frozen=True)
-class OwnCounters:
+class BrokerCounters:
     """A broker's own counters."""
 
     requests: Mapping[RequestClass, RequestTimes]
@@ -86,7 +86,7 @@ class BrokerView:
     at_ns: int  # monotonic
     state: str  # running, starting, paused or down
     process: ProcessUse | None
-    own: OwnCounters | None
+    own: BrokerCounters | None
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def _request_rates(then: RequestTimes, now: RequestTimes, seconds: float) -> Req
     return RequestRates(per_s=(now.total.count - then.total.count) / seconds, **means)
 
 
-def _mean_between(then: Times, now: Times) -> float | None:
+def _mean_between(then: KafkaHistogram, now: KafkaHistogram) -> float | None:
     """The mean over an interval, from two means since the start."""
     count = now.count - then.count
     if count <= 0:

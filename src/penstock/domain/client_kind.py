@@ -22,7 +22,7 @@ class ProducerKind(Value, ABC):
 
     @abstractmethod
     def producer(self, job: Any) -> Any:
-        """A connected `load.producers.LoadProducer` for a `load.producer_job.ProducerJob`."""
+        """A connected `penstock.LoadProducer` for a `penstock.ProducerJob`."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ Over = Literal["partitions", "copies_per_broker", "led_partitions"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Conditions(Value):
+class PointConditions(Value):
     """Coordinates of a point of the grid. 0 or empty: the experiment does not have that axis."""
 
     message_bytes: int
@@ -49,7 +49,7 @@ class FactPoint(Value):
     """One point of the grid: the mean over its repeats, each on its own cluster."""
 
     experiment: Annotated[str, Choice(EXPERIMENTS)]
-    conditions: Conditions
+    conditions: PointConditions
     figures: Annotated[Mapping[str, Estimate], Doc("the unit is in the name")]
     distributions: Mapping[str, Distribution] = field(default_factory=dict)
     repeats: Annotated[int, Doc("that gave figures")]
@@ -58,7 +58,7 @@ class FactPoint(Value):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line(Value):
+class FittedLine(Value):
     """A figure as intercept + slope · x, by least squares over every repeat of every point.
 
     Assumes that repeats differ by independent noise of one size. R² near 0 with a narrow interval
@@ -80,7 +80,7 @@ class Line(Value):
     observations: int
     valid_from: Annotated[float, Doc("least x that was measured")]
     valid_to: Annotated[float, Doc("largest x that was measured")]
-    conditions: Annotated[Conditions, Doc("of the line's middle point; x varied")]
+    conditions: Annotated[PointConditions, Doc("of the line's middle point; x varied")]
 
     def at(self, x: float) -> float:
         return self.intercept.value + self.slope.value * x
@@ -91,7 +91,7 @@ class Line(Value):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Range(Value):
+class MeasuredRange(Value):
     """From the least to the largest value that was measured."""
 
     low: float
@@ -114,7 +114,7 @@ class ClusterFacts(Value):
         default_factory=dict
     )
     valid: Annotated[
-        Mapping[str, Range], Doc("experiment.axis → the values that its facts rest on")
+        Mapping[str, MeasuredRange], Doc("experiment.axis → the values that its facts rest on")
     ] = field(default_factory=dict)
     caveats: Annotated[tuple[str, ...], Doc("limitations to know before using them")] = ()
 
@@ -141,21 +141,26 @@ class ClusterFacts(Value):
     ] = None
     end_to_end: Annotated[Distribution | None, Doc("[l_e2e] intended → received")] = None
     replication: Annotated[
-        Line | None, Doc("[l_r = slope, ms] what acks=all waits for beyond acks=1, over copies")
+        FittedLine | None,
+        Doc("[l_r = slope, ms] what acks=all waits for beyond acks=1, over copies"),
     ] = None
     detection_ms: Annotated[Estimate | None, Doc("kill of a broker → the controller fences it")] = (
         None
     )
     election: Annotated[
-        Line | None,
+        FittedLine | None,
         Doc("[u = slope, ms] fenced → the last of its partitions accepts messages again"),
     ] = None
-    handles: Annotated[Line | None, Doc("open handles of a broker, over the copies it has")] = None
+    handles: Annotated[
+        FittedLine | None, Doc("open handles of a broker, over the copies it has")
+    ] = None
     handles_limit: Annotated[
         int | None, Doc("[H_max] most open handles the system allows a broker")
     ] = None
 
-    lines: Annotated[tuple[Line, ...], Doc("every figure that was fitted over partitions")] = ()
+    lines: Annotated[
+        tuple[FittedLine, ...], Doc("every figure that was fitted over partitions")
+    ] = ()
     points: tuple[FactPoint, ...] = ()
 
 

@@ -89,7 +89,7 @@ class Fault(Value, ABC):
         return self.for_s is not None
 
     def check(self, spec: Any) -> None:
-        """Raise a `FieldError` for what the run of a `RunSpec` does not have."""
+        """Raise a `FieldError` for what the run of a `penstock.RunSpec` does not have."""
         return
 
     def check_hosts(self, hosts: HostNames) -> None:
@@ -98,7 +98,7 @@ class Fault(Value, ABC):
 
     @abstractmethod
     def strike(self, cluster: Any) -> Struck:
-        """Carry it out now, on a `testbed.cluster.Cluster`, and check that it took effect:
+        """Carry it out now, on a `penstock.Cluster`, and check that it took effect:
         otherwise raise `FaultDidNotTake`."""
 
 

@@ -8,7 +8,7 @@ from itertools import product
 from penstock.domain.axis import number_or_text, text_of
 from penstock.domain.metric_path import figure, is_time_like
 from penstock.domain.metrics import RunMetrics
-from penstock.domain.shapes.shape import Finding, Point, Shape
+from penstock.domain.shapes.shape import CurvePoint, Finding, Shape
 
 # What is special to a run in its campaign (axis → value, as text), and what it showed.
 Result = tuple[Mapping[str, str], RunMetrics]
@@ -52,7 +52,7 @@ def _finding(
             estimate.value for run in usable if (estimate := figure(run, shape.figure)) is not None
         ]
         if figures:
-            points.append(Point(number_or_text(value), tuple(figures)))
+            points.append(CurvePoint(number_or_text(value), tuple(figures)))
     if len(points) < len(values):
         missing = len(values) - len(points)
         sentence = f"{shape.figure} over {shape.over}: {missing} of {len(values)} cells have no valid run with it"

@@ -5,7 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import fields
 
-from penstock.domain.metrics import PARTS, PERCENTS, Counts, Distribution, Estimate, RunMetrics
+from penstock.domain.metrics import (
+    PARTS,
+    PERCENTS,
+    Distribution,
+    Estimate,
+    MessageCounts,
+    RunMetrics,
+)
 from penstock.domain.value import FieldError
 
 _ESTIMATES = (
@@ -60,7 +67,7 @@ def figure(metrics: RunMetrics, name: str) -> Estimate | None:
         return _of_distribution(metrics.parts.get(part), what, name)
     if head == "violation_share" and _is_positive(rest):
         return metrics.violation_share.get(f"{float(rest):g}")
-    if head in ("counts", "share") and rest in {f.name for f in fields(Counts)}:
+    if head in ("counts", "share") and rest in {f.name for f in fields(MessageCounts)}:
         count = getattr(metrics.counts, rest)
         if head == "counts":
             return Estimate(value=count)
@@ -73,7 +80,7 @@ def check_name(name: str) -> None:
     empty = RunMetrics(
         run="",
         seconds_measured=0,
-        counts=Counts(),
+        counts=MessageCounts(),
         lost_share=Estimate(value=0),
         duplicated_share=Estimate(value=0),
     )

@@ -33,7 +33,7 @@ class Estimate(Value):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Counts(Value):
+class MessageCounts(Value):
     """Messages of the measured time, counted by outcome."""
 
     sent: Annotated[int, Doc("handed to the client")] = 0
@@ -84,7 +84,7 @@ class Distribution(Value):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Second(Value):
+class RunSecond(Value):
     """One second of the run, by the time messages were due (received: by the time of receipt)."""
 
     checks_types = False  # there are many
@@ -118,7 +118,7 @@ class RunMetrics(Value):
 
     run: Annotated[str, Doc("id of the run")]
     seconds_measured: float
-    counts: Counts
+    counts: MessageCounts
     lost_share: Annotated[Estimate, Doc("P_l")]
     duplicated_share: Annotated[Estimate, Doc("P_d")]
     latency: Annotated[Distribution | None, Doc("intended → received, first copy")] = None
@@ -165,7 +165,7 @@ class RunMetrics(Value):
     steadiness: Annotated[
         Steadiness | None, Doc("whether latency is a property of the setting; None: not looked at")
     ] = None
-    seconds: tuple[Second, ...] = ()
+    seconds: tuple[RunSecond, ...] = ()
     warnings: Annotated[tuple[str, ...], Doc("what these figures leave out, and why")] = ()
 
     @property

@@ -10,7 +10,7 @@ from penstock.domain.axis import number_or_text, text_of, untied
 from penstock.domain.designs import Design
 from penstock.domain.designs.full import FullDesign
 from penstock.domain.run import RunSpec
-from penstock.domain.shapes import Point, Shape
+from penstock.domain.shapes import CurvePoint, Shape
 from penstock.domain.shapes.places import axis_text, find
 from penstock.domain.value import Bound, Doc, FieldError
 
@@ -66,7 +66,7 @@ class Scenario(RunSpec):
                     fix = f"is not an axis of the matrix ({known})"
                     raise FieldError(f"expect.{i}.over", path, fix)
             for path, place in (*shape.where.items(), *((shape.over, p) for p in shape.places)):
-                axis = [Point(number_or_text(text_of(v)), ()) for v in self.matrix[path]]
+                axis = [CurvePoint(number_or_text(text_of(v)), ()) for v in self.matrix[path]]
                 if find(axis, place) is None:
                     known = ", ".join(axis_text(point.x) for point in axis)
                     raise FieldError(f"expect.{i}", place, f"is not a value of {path} ({known})")

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from pyspark.sql import SparkSession
 
-from penstock.domain.lake.cycle import Cycle, Cycles
+from penstock.domain.lake.cycle import Cycles, LaneCycle
 from penstock.domain.lake.partition import Partition
 from penstock.domain.lake.pipeline import Pipeline, Stream
 from penstock.domain.lake.report import BatchReport, LaneReport
@@ -62,7 +62,7 @@ TELEMETRY = JsonDecoder(
 class SaturatedCycle:
     """A saturated cycle, with what its lane reported."""
 
-    cycle: Cycle
+    cycle: LaneCycle
     report: LaneReport
     commit_s: float
 
@@ -79,7 +79,7 @@ class SaturatedCycle:
 
 
 @dataclass(frozen=True)
-class Spread:
+class Quantiles:
     """A distribution in five numbers."""
 
     p5: float
@@ -89,7 +89,7 @@ class Spread:
     p95: float
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Spread:
+    def of(cls, values: Sequence[float]) -> Quantiles:
         return cls(*np.quantile(values, (0.05, 0.25, 0.5, 0.75, 0.95)).tolist())
 
 
@@ -101,9 +101,9 @@ class Capacity:
     # Cycles left out: not saturated, or during the warm-up.
     idle: int
     # Of keys and values.
-    bytes_per_s: Spread
-    rows_per_s: Spread
-    cycle_s: Spread
+    bytes_per_s: Quantiles
+    rows_per_s: Quantiles
+    cycle_s: Quantiles
     # Medians.
     phase_s: dict[str, float]
     # Stored bytes per byte of keys and values; none: the brokers do not report log sizes.
@@ -124,9 +124,9 @@ def summarise(
     return Capacity(
         cycles=len(cycles),
         idle=idle,
-        bytes_per_s=Spread.of([c.cycle.bytes_per_s for c in cycles]),
-        rows_per_s=Spread.of([c.rows_per_s for c in cycles]),
-        cycle_s=Spread.of([c.cycle.took_s for c in cycles]),
+        bytes_per_s=Quantiles.of([c.cycle.bytes_per_s for c in cycles]),
+        rows_per_s=Quantiles.of([c.rows_per_s for c in cycles]),
+        cycle_s=Quantiles.of([c.cycle.took_s for c in cycles]),
         phase_s={phase: statistics.median(c.phase_s[phase] for c in cycles) for phase in PHASES},
         stored_share=stored_share,
     )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.lake.rejection import Kind, Rejected
+from penstock.lake.rejection import Rejected, RejectKind
 
 # The years 1 to 9999, as Spark and Python have them.
 FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
@@ -23,7 +23,7 @@ def check(rows: pa.Table) -> None:
     try:
         rows.validate(full=True)
     except pa.ArrowInvalid as error:
-        kind = Kind.NOT_UTF8 if "UTF8" in str(error) else Kind.UNREPRESENTABLE
+        kind = RejectKind.NOT_UTF8 if "UTF8" in str(error) else RejectKind.UNREPRESENTABLE
         raise Rejected(kind, str(error)) from None
     for name, array in leaves(rows, pa.types.is_timestamp):
         _check_between(name, array.view(pa.int64()), FIRST_US, LAST_US)
@@ -66,4 +66,4 @@ def _check_between(name: str, numbers: pa.Array, first: int, last: int) -> None:
     ends = pc.min_max(numbers).as_py()
     if ends["min"] is not None and not first <= ends["min"] <= ends["max"] <= last:
         odd = ends["min"] if ends["min"] < first else ends["max"]
-        raise Rejected(Kind.UNREPRESENTABLE, f"{name}: {odd} is not in the years 1 to 9999")
+        raise Rejected(RejectKind.UNREPRESENTABLE, f"{name}: {odd} is not in the years 1 to 9999")

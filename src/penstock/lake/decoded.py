@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.lake.rejection import Rejection
 
-Value = bytes | None
+RecordValue = bytes | None
 
 
 @dataclass(frozen=True)

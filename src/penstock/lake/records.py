@@ -16,7 +16,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
 from penstock.domain.lake.partition import Partition
 from penstock.lake.checks import FIRST_US, LAST_US
-from penstock.lake.rejection import Kind, Rejection, described
+from penstock.lake.rejection import Rejection, RejectKind, described
 
 HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
 KAFKA_COLUMNS = pa.schema(
@@ -82,7 +82,7 @@ class Records:
         self.offsets.append(offset)
         for column in (self.times_ms, self.keys, self.values):
             column.append(None)
-        self.headers.append(RejectedEarly(Rejection(Kind.UNREADABLE, why)))
+        self.headers.append(RejectedEarly(Rejection(RejectKind.UNREADABLE, why)))
         self.has_early_rejects = True
 
     def _headers_of(self, messages: Sequence[Message]) -> list[Any]:
@@ -176,8 +176,8 @@ def _header_cell(headers: Any) -> list[dict[str, Any]] | None:
 
 def _bad_header(error: Exception) -> Rejection:
     if isinstance(error.__cause__ or error, UnicodeDecodeError):
-        return Rejection(Kind.BAD_HEADER, "header name is not UTF-8")
-    return Rejection(Kind.BAD_HEADER, described(error))
+        return Rejection(RejectKind.BAD_HEADER, "header name is not UTF-8")
+    return Rejection(RejectKind.BAD_HEADER, described(error))
 
 
 def _shared(topics: list[str]) -> Iterable[str]:

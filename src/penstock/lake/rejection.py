@@ -12,7 +12,7 @@ _MOST = 500
 _UNPRINTABLE = dict.fromkeys((*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029), " ")
 
 
-class Kind(StrEnum):
+class RejectKind(StrEnum):
     """Few and fixed: each is a label of the metric `penstock_rejects_total`."""
 
     BAD_HEADER = "bad-header"
@@ -36,7 +36,7 @@ class Kind(StrEnum):
 class Rejection:
     """Why one record was rejected. Its text is the content of the column `reason`."""
 
-    kind: Kind
+    kind: RejectKind
     detail: str
 
     def __str__(self) -> str:
@@ -46,7 +46,7 @@ class Rejection:
 class Rejected(Exception):
     """Raised where the kind of the rejection is known."""
 
-    def __init__(self, kind: Kind, detail: str) -> None:
+    def __init__(self, kind: RejectKind, detail: str) -> None:
         super().__init__(detail)
         self.rejection = Rejection(kind, one_line(detail))
 
@@ -80,10 +80,10 @@ def is_for_memory(error: BaseException) -> bool:
     return False
 
 
-def rejection_of(error: BaseException, kind: Kind = Kind.UNREPRESENTABLE) -> Rejection:
+def rejection_of(error: BaseException, kind: RejectKind = RejectKind.UNREPRESENTABLE) -> Rejection:
     """The rejection of the record that raised this error; `kind` if the error does not have one."""
     if isinstance(error, Rejected):
         return error.rejection
     if isinstance(error, MemoryError):
-        return Rejection(Kind.TOO_MUCH_MEMORY, described(error))
+        return Rejection(RejectKind.TOO_MUCH_MEMORY, described(error))
     return Rejection(kind, described(error))

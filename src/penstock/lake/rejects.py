@@ -15,7 +15,7 @@ _MOST_KINDS = 3
 
 
 @dataclass(frozen=True)
-class Alarm:
+class RejectAlarm:
     """A warning. `must_stop`: the pipeline must not begin another micro-batch."""
 
     message: str
@@ -38,14 +38,14 @@ class RejectWatch:
     _recent: deque[_Part] = field(default_factory=deque)
     _is_high: bool = False
 
-    def add(self, records: int, rejects: Mapping[str, int], now_s: float) -> Alarm | None:
+    def add(self, records: int, rejects: Mapping[str, int], now_s: float) -> RejectAlarm | None:
         """Add a micro-batch: the number of records read, and of rejects by kind."""
         self._recent.append(_Part(now_s, records, rejects))
         while now_s - self._recent[0].at_s > _WINDOW_S:
             self._recent.popleft()
         return self._judge()
 
-    def _judge(self) -> Alarm | None:
+    def _judge(self) -> RejectAlarm | None:
         kinds: Counter[str] = Counter()
         for part in self._recent:
             kinds.update(part.rejects)
@@ -59,13 +59,17 @@ class RejectWatch:
         fix = f"see the column `reason` of {pipeline.rejects_table}; correct the decoder or the producer"
         stop = pipeline.rejects_stop_share
         if stop is not None and share > stop and rejected >= _LEAST_TO_STOP:
-            return Alarm(f"{message}; `rejects_stop_share` is {stop:.2%}", fix, must_stop=True)
+            return RejectAlarm(
+                f"{message}; `rejects_stop_share` is {stop:.2%}", fix, must_stop=True
+            )
         was_high = self._is_high
         if share > pipeline.rejects_warn_share:
             self._is_high = True
         elif share <= pipeline.rejects_warn_share / 2:  # otherwise it would warn again and again
             self._is_high = False
-        return Alarm(message, fix, must_stop=False) if self._is_high and not was_high else None
+        return (
+            RejectAlarm(message, fix, must_stop=False) if self._is_high and not was_high else None
+        )
 
 
 def top(kinds: Mapping[str, int]) -> str:

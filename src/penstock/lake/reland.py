@@ -30,7 +30,7 @@ from penstock.domain.progress import Progress, silent
 from penstock.lake.checkpoint import reland_checkpoint
 from penstock.lake.landing import resumed
 from penstock.lake.records import Records
-from penstock.lake.rejection import Kind
+from penstock.lake.rejection import RejectKind
 from penstock.lake.routing import Router
 from penstock.lake.row_output import PLACE, RowOutput
 from penstock.lake.tables import MOVES, Tables, check_columns, landed_table
@@ -61,7 +61,7 @@ def reland(
     pipeline: Pipeline,
     *,
     topics: Collection[str] = (),
-    kinds: Collection[Kind] = (),
+    kinds: Collection[RejectKind] = (),
     is_dry: bool = False,
     on_progress: Progress = silent,
 ) -> Relanded:
@@ -131,10 +131,10 @@ def _last_move(pipeline: Pipeline, tables: Tables) -> int:
     return last
 
 
-def _chosen(topics: Collection[str], kinds: Collection[Kind]) -> pc.Expression:
+def _chosen(topics: Collection[str], kinds: Collection[RejectKind]) -> pc.Expression:
     kind = pc.list_element(pc.split_pattern(pc.field("reason"), ": ", max_splits=1), 0)
     # Of an unreadable record only the place is known.
-    chosen = kind != str(Kind.UNREADABLE)
+    chosen = kind != str(RejectKind.UNREADABLE)
     if kinds:
         chosen &= kind.isin([str(kind) for kind in kinds])
     if topics:

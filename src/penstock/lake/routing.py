@@ -21,11 +21,11 @@ from penstock.domain.errors import BadInput, LaneBlocked
 from penstock.domain.lake.partition import Partition
 from penstock.domain.lake.pipeline import Pipeline, Stream
 from penstock.lake.checks import check
-from penstock.lake.decoded import Decoded, Limits, Value
+from penstock.lake.decoded import Decoded, Limits, RecordValue
 from penstock.lake.decoders import Decoding, decoding_of
-from penstock.lake.isolated.isolation import Host
+from penstock.lake.isolated.isolation import DecoderHost
 from penstock.lake.records import KAFKA_COLUMNS, Records
-from penstock.lake.rejection import Kind, Rejection, rejection_of
+from penstock.lake.rejection import Rejection, RejectKind, rejection_of
 
 REJECT_COLUMNS = pa.schema([*KAFKA_COLUMNS, ("value", pa.binary()), ("reason", pa.string())])
 # Bytes of decoded rows that may wait, in multiples of `lane_bytes`, before they are written. Rows
@@ -95,7 +95,7 @@ class Router:
             most_bytes,
             pipeline.lane_seconds if lost_s is None else lost_s,
         )
-        self._host = Host(limits)
+        self._host = DecoderHost(limits)
         self._decodings = [decoding_of(s.decoder, self._host) for s in pipeline.streams]
         self._piece_limits = [_piece_limits(d.schema, most_bytes) for d in self._decodings]
         self._streams: dict[str, int | None] = {}
@@ -238,7 +238,7 @@ class Router:
         for place, text in enumerate(_texts(rows.column(by.column))):
             table = by.tables.get(text, by.otherwise) if text is not None else by.otherwise
             if table is None:
-                nowhere[place] = Rejection(Kind.NO_TABLE, f"{by.column}={text}")
+                nowhere[place] = Rejection(RejectKind.NO_TABLE, f"{by.column}={text}")
             else:
                 places.setdefault(table, []).append(place)
         for table, which in places.items():
@@ -280,7 +280,7 @@ def _pieces(records: Records, most: int, most_bytes: int | None) -> Iterator[Rec
         start += count
 
 
-def _size_bytes(values: Sequence[Value]) -> int:
+def _size_bytes(values: Sequence[RecordValue]) -> int:
     return sum(map(len, filter(None, values)))
 
 

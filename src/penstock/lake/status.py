@@ -24,7 +24,7 @@ class TableStatus:
 
 
 @dataclass(frozen=True)
-class Status:
+class PipelineStatus:
     """Totals of a pipeline since it was started."""
 
     batches: int
@@ -54,7 +54,7 @@ class Watch:
     _lag: dict[Partition, int] = field(default_factory=dict)
     _rows: Counter[str] = field(default_factory=Counter)
     _last: dict[str, tuple[float | None, float | None]] = field(default_factory=dict)
-    # The sums of the fields of `Status` that are plain sums.
+    # The sums of the fields of `PipelineStatus` that are plain sums.
     _sums: Counter[str] = field(default_factory=Counter)
     _rejects: Counter[str] = field(default_factory=Counter)
     _troubles: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ class Watch:
             dict.fromkeys(t for lane in landed.report.lanes for t in lane.troubles)
         )
 
-    def status(self, now_s: float) -> Status:
+    def status(self, now_s: float) -> PipelineStatus:
         while self._recent and now_s - self._recent[0][0] > _WINDOW_S:
             self._recent.popleft()
         span_s = max(0.001, min(_WINDOW_S, now_s - self.started_s))
@@ -90,7 +90,7 @@ class Watch:
             for table, rows in sorted(self._rows.items())
         }
         sums = self._sums
-        return Status(
+        return PipelineStatus(
             batches=sums["batches"],
             recovered=sums["recovered"],
             rows=sums["rows"],

@@ -34,7 +34,7 @@ from penstock.models.path.predict import (
     statistic,
 )
 from penstock.models.path.simulate import PathTimes
-from penstock.models.path.spec import Floats, Machines
+from penstock.models.path.spec import Floats, SimulatedMachines
 from penstock.models.workers import LocalWorkers, WorkerFactory, Workers
 from penstock.stats.noisy_fit import least_squares
 
@@ -104,7 +104,7 @@ _UNSEEN = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class LeftOut(Value):
+class LeftOutRun(Value):
     """How a run was predicted by a model that was fitted without it."""
 
     run: str
@@ -119,7 +119,7 @@ class Calibration:
     """A fitted model, and how good it is."""
 
     model: PathModel
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[LeftOutRun, ...]
 
 
 def fit(
@@ -136,7 +136,7 @@ def fit(
             f"{len(observations)} runs are too few to fit a model",
             f"measure at least {LEAST_RUNS} that differ in load, acks and batching",
         )
-    machines = Machines(cores, is_shared)
+    machines = SimulatedMachines(cores, is_shared)
     say(f"fitting the path of messages to {len(observations)} runs")
     fitting = _Fitting(observations, start_workers(observations, _Run.of), machines)
     every = range(len(observations))
@@ -160,7 +160,7 @@ def fit(
         runs=len(every),
     )
     left_out = (
-        LeftOut(run=seen.run, errors=_by_latency(of_run))
+        LeftOutRun(run=seen.run, errors=_by_latency(of_run))
         for seen, of_run in zip(observations, in_order, strict=True)
     )
     return Calibration(model, tuple(left_out))
@@ -187,9 +187,9 @@ class _Run:
     @classmethod
     def of(cls, seen: Observation) -> _Run:
         case = Case.of(seen.spec, _MESSAGES, compression_ratio=seen.compression_ratio, seed=_SEED)
-        return cls(seen, case, case.simulate(Physics(), Machines(), _SEED))
+        return cls(seen, case, case.simulate(Physics(), SimulatedMachines(), _SEED))
 
-    def simulate(self, physics: Physics, machines: Machines) -> PathTimes:
+    def simulate(self, physics: Physics, machines: SimulatedMachines) -> PathTimes:
         return self.case.simulate(physics, machines, _SEED)
 
 
@@ -246,7 +246,7 @@ class _Fitting:
 
     observations: Sequence[Observation]
     workers: Workers
-    machines: Machines
+    machines: SimulatedMachines
 
     def counted(self, runs: Sequence[int]) -> Costs:
         chosen = [self.observations[number] for number in runs]
@@ -294,7 +294,7 @@ class _Fitting:
         return np.hstack(self.workers.each(of_run, list(runs)))
 
 
-def _residuals(run: _Run, physics: Physics, machines: Machines) -> Floats:
+def _residuals(run: _Run, physics: Physics, machines: SimulatedMachines) -> Floats:
     """Errors of latencies and CPU, in units of what repeats differ by."""
     times = run.simulate(physics, machines)
     found = [miss.log / _ERRORS[miss.percent] for miss in _misses(run, times)]

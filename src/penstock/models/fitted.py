@@ -15,12 +15,12 @@ import numpy as np
 from penstock.domain.errors import BadInput
 from penstock.domain.run import RunSpec
 from penstock.domain.value import Doc, Value
-from penstock.models.calibration import LeftOut, Say, errors, fit
-from penstock.models.observation import Observation, Reading, Sending
+from penstock.models.calibration import LeftOutRun, Say, errors, fit
+from penstock.models.observation import MeasuredReading, MeasuredSending, Observation
 from penstock.models.path.predict import PathModel
 from penstock.models.ranges import beyond
 from penstock.models.reading import FittedReading, can_fit_reading, fit_reading
-from penstock.models.throughput import LEAST_POINTS, FittedInterval, fit_sending
+from penstock.models.throughput import LEAST_POINTS, FittedRequestInterval, fit_sending
 from penstock.models.workers import LocalWorkers, WorkerFactory
 
 # A file of another format is refused, with its number.
@@ -58,16 +58,19 @@ class FittedModel(Value):
     path: PathModel
     observations: Annotated[tuple[Observation, ...], Doc("the runs that it was fitted to")]
     left_out: Annotated[
-        tuple[LeftOut, ...], Doc("how each run was predicted by a fit of the others")
+        tuple[LeftOutRun, ...], Doc("how each run was predicted by a fit of the others")
     ]
     history: Annotated[tuple[FitRecord, ...], Doc("earlier fits, the oldest first")] = ()
     sendings: Annotated[
-        tuple[Sending, ...], Doc("runs whose producers always had more to send")
+        tuple[MeasuredSending, ...], Doc("runs whose producers always had more to send")
     ] = ()
     sending: Annotated[
-        FittedInterval | None, Doc("[f_p] fitted to those: the interval of requests by their size")
+        FittedRequestInterval | None,
+        Doc("[f_p] fitted to those: the interval of requests by their size"),
     ] = None
-    readings: Annotated[tuple[Reading, ...], Doc("of consumers that always had more to read")] = ()
+    readings: Annotated[
+        tuple[MeasuredReading, ...], Doc("of consumers that always had more to read")
+    ] = ()
     reading: Annotated[
         FittedReading | None, Doc("[f_c] fitted to those: the interval of answers by their size")
     ] = None
@@ -111,8 +114,8 @@ def fit_model(
     observations: Sequence[Observation],
     made_at: str,
     *,
-    sendings: Sequence[Sending] = (),
-    readings: Sequence[Reading] = (),
+    sendings: Sequence[MeasuredSending] = (),
+    readings: Sequence[MeasuredReading] = (),
     previous: FittedModel | None = None,
     start_workers: WorkerFactory = LocalWorkers,
     say: Say = lambda _: None,
@@ -147,7 +150,7 @@ def fit_model(
     )
 
 
-def summary(left_out: Sequence[LeftOut]) -> dict[str, float]:
+def summary(left_out: Sequence[LeftOutRun]) -> dict[str, float]:
     """Figure → the typical error, as a share."""
     found = {}
     for name, (latency, statistic) in _SUMMARY.items():
@@ -166,14 +169,14 @@ def blind(model: FittedModel, observations: Iterable[Observation]) -> dict[str, 
     seen = {one.run for one in model.observations}
     return summary(
         [
-            LeftOut(run=one.run, errors=errors(model.path, one))
+            LeftOutRun(run=one.run, errors=errors(model.path, one))
             for one in observations
             if one.run not in seen
         ]
     )
 
 
-def check_alike(observations: Sequence[Observation | Reading]) -> None:
+def check_alike(observations: Sequence[Observation | MeasuredReading]) -> None:
     """Refuse runs of different machines, clusters or versions: one model is of one of each. What is not
     known of a run may be anything."""
     if not observations:
@@ -193,8 +196,8 @@ def check_alike(observations: Sequence[Observation | Reading]) -> None:
                 )
 
 
-def _where(one: Observation | Reading) -> str | None:
-    if isinstance(one, Reading):
+def _where(one: Observation | MeasuredReading) -> str | None:
+    if isinstance(one, MeasuredReading):
         return None
     return "on this machine" if one.is_local else one.cluster or "elsewhere"
 

@@ -10,8 +10,8 @@ from penstock.domain.run import RunSpec
 from penstock.models.observation import Observation
 from penstock.models.path.predict import PERCENTS, PredictedLatency, Prediction, Saturated
 from penstock.models.reading import ReadThroughput
-from penstock.models.throughput import Throughput
-from penstock.models.traffic import Traffic
+from penstock.models.throughput import SendThroughput
+from penstock.models.traffic import PredictedTraffic
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class Forecast:
     # What the calibration did not cover, a sentence each.
     outside: tuple[str, ...] = ()
     compression_ratio: float = 1.0
-    traffic: Traffic | None = None
+    traffic: PredictedTraffic | None = None
     # The most that one producer could send, and one consumer could read; none: not calibrated.
-    most: Throughput | None = None
+    most: SendThroughput | None = None
     most_read: ReadThroughput | None = None
 
     @property
@@ -44,7 +44,7 @@ class Forecast:
 
 
 @dataclass(frozen=True)
-class Beside:
+class JudgedFigure:
     """One figure as predicted and as measured, in ms."""
 
     latency: str
@@ -65,7 +65,7 @@ class Beside:
 
 
 @dataclass(frozen=True)
-class PartBeside:
+class JudgedPart:
     """The mean of a part of the end-to-end latency; None: not measured by itself."""
 
     name: str
@@ -79,8 +79,8 @@ class Judged:
 
     forecast: Forecast
     seen: Observation
-    figures: tuple[Beside, ...] = ()
-    parts: tuple[PartBeside, ...] = ()
+    figures: tuple[JudgedFigure, ...] = ()
+    parts: tuple[JudgedPart, ...] = ()
 
 
 def judge(forecast: Forecast, seen: Observation) -> Judged:
@@ -89,7 +89,7 @@ def judge(forecast: Forecast, seen: Observation) -> Judged:
         return Judged(forecast, seen)
     answer = forecast.answer
     figures = [
-        Beside(name, statistic, _statistic(answer.latencies[name], statistic), measured_ms)
+        JudgedFigure(name, statistic, _statistic(answer.latencies[name], statistic), measured_ms)
         for name, latency in seen.latencies.items()
         for statistic, measured_ms in (
             ("mean", latency.mean_ms),
@@ -105,7 +105,7 @@ def _statistic(latency: PredictedLatency, name: str) -> Estimate:
     return latency.mean_ms if name == "mean" else latency.percentiles_ms[name]
 
 
-def _parts(answer: Prediction, seen: Observation) -> list[PartBeside]:
+def _parts(answer: Prediction, seen: Observation) -> list[JudgedPart]:
     """By what a run can measure, and the steps of the first part."""
     steps = {step: answer.parts_ms[step] for step in ("wait", "queue", "append")}
     appended_ms = sum(steps.values())
@@ -116,6 +116,6 @@ def _parts(answer: Prediction, seen: Observation) -> list[PartBeside]:
         "until visible": visible_ms,
         "fetch": sum(answer.parts_ms.values()) - appended_ms - visible_ms,
     }
-    rows = [PartBeside(name, ms, seen.parts_ms.get(name)) for name, ms in parts.items()]
-    inner = [PartBeside(f"  {step}", ms, None) for step, ms in steps.items()]
+    rows = [JudgedPart(name, ms, seen.parts_ms.get(name)) for name, ms in parts.items()]
+    inner = [JudgedPart(f"  {step}", ms, None) for step, ms in steps.items()]
     return [rows[0], *inner, *rows[1:]]

@@ -60,7 +60,7 @@ class BrokerWork(Value):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sending(Value):
+class MeasuredSending(Value):
     """What producers achieved that always had more to send."""
 
     run: Annotated[str, Doc("id of the run")]
@@ -78,7 +78,7 @@ class Sending(Value):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading(Value):
+class MeasuredReading(Value):
     """What one consumer achieved that always had more to read."""
 
     run: Annotated[str, Doc("name of the measurement")]

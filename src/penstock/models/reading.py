@@ -28,7 +28,7 @@ from scipy.optimize import nnls
 from penstock.domain.errors import BadInput
 from penstock.domain.run import RunSpec
 from penstock.domain.value import Bound, Doc, Value
-from penstock.models.observation import Reading
+from penstock.models.observation import MeasuredReading
 from penstock.models.path.from_run import KEY_BYTES, number
 from penstock.models.ranges import beyond
 from penstock.models.record_batch import batch_bytes, record_bytes
@@ -54,13 +54,13 @@ class FittedReading(Value):
         return self.base_s + self.per_message_s * messages + self.per_byte_s * size_bytes
 
 
-def can_fit_reading(readings: Sequence[Reading]) -> bool:
+def can_fit_reading(readings: Sequence[MeasuredReading]) -> bool:
     """Whether there are enough, of different sizes."""
     sizes = {one.message_bytes for one in readings}
     return len(readings) >= LEAST_READINGS and len(sizes) >= _LEAST_SIZES
 
 
-def fit_reading(readings: Sequence[Reading]) -> FittedReading:
+def fit_reading(readings: Sequence[MeasuredReading]) -> FittedReading:
     """f_c by least squares, relative to the interval; no cost is below 0."""
     if not can_fit_reading(readings):
         raise BadInput(

@@ -32,7 +32,7 @@ from scipy.optimize import nnls
 from penstock.domain.errors import BadInput
 from penstock.domain.run import RunSpec
 from penstock.domain.value import Bound, Doc, Value
-from penstock.models.observation import Sending
+from penstock.models.observation import MeasuredSending
 from penstock.models.path.from_run import KEY_BYTES, client_spec
 from penstock.models.path.spec import ClientName
 from penstock.models.ranges import beyond
@@ -46,7 +46,7 @@ LEAST_POINTS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Interval(Value):
+class RequestInterval(Value):
     """f: the time between two requests of a connection, by their size."""
 
     base_s: Annotated[float, Doc("of an empty request")]
@@ -61,10 +61,10 @@ class Interval(Value):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FittedInterval(Value):
+class FittedRequestInterval(Value):
     """f with how well it fits, and the range of what it was fitted on."""
 
-    interval: Interval
+    interval: RequestInterval
     r_squared: float
     r_squared_by_partitions: Annotated[
         Mapping[str, float], Doc("where a number of partitions has enough points")
@@ -85,7 +85,7 @@ class FittedInterval(Value):
 
 def fit_interval(
     partitions: npt.ArrayLike, size_bytes: npt.ArrayLike, interval_s: npt.ArrayLike
-) -> FittedInterval:
+) -> FittedRequestInterval:
     """Least squares, relative to the interval: its errors grow with it."""
     counts, sizes, seconds = (
         np.asarray(a, np.float64) for a in (partitions, size_bytes, interval_s)
@@ -106,13 +106,13 @@ def fit_interval(
     unit = design.max(axis=0)
     found, _ = nnls(design / unit, np.ones_like(seconds))
     found = found / unit
-    interval = Interval(
+    interval = RequestInterval(
         base_s=float(found[0]),
         per_partition_s=float(found[2]) if several else 0.0,
         per_byte_s=float(found[1]),
     )
     predicted = interval.seconds(counts, sizes)
-    return FittedInterval(
+    return FittedRequestInterval(
         interval=interval,
         r_squared=_r_squared(seconds, predicted),
         r_squared_by_partitions={
@@ -125,7 +125,7 @@ def fit_interval(
     )
 
 
-def fit_sending(runs: Sequence[Sending]) -> FittedInterval:
+def fit_sending(runs: Sequence[MeasuredSending]) -> FittedRequestInterval:
     """f_p from runs whose producers always had more to send."""
     return fit_interval(
         [run.spec.topic.partitions for run in runs],
@@ -135,12 +135,12 @@ def fit_sending(runs: Sequence[Sending]) -> FittedInterval:
 
 
 def most_sent(
-    fitted: FittedInterval,
+    fitted: FittedRequestInterval,
     run: RunSpec,
     compression_ratio: float = 1.0,
     *,
     client: ClientName = "librdkafka",
-) -> Throughput:
+) -> SendThroughput:
     """The most that one producer of a run could send, in batches that are full."""
     key = None if run.workload.keys is None else KEY_BYTES
     value = run.workload.payload.mean_bytes
@@ -178,7 +178,7 @@ def _r_squared(measured: Floats, predicted: Floats) -> float:
 
 
 @dataclass(frozen=True)
-class Throughput:
+class SendThroughput:
     """What a client that always has more to send achieves; lists are by broker."""
 
     requests_per_s: Floats
@@ -204,7 +204,7 @@ class Throughput:
 class ProducerThroughput(Value):
     """The model of one producer."""
 
-    interval: Interval
+    interval: RequestInterval
     client: ClientName = "librdkafka"
     topic: str = "topic"
     client_id: str = "rdkafka"
@@ -221,7 +221,7 @@ class ProducerThroughput(Value):
         key_bytes: int | None = None,
         compression_ratio: float = 1.0,
         quota_bytes_per_s: float | None = None,
-    ) -> Throughput:
+    ) -> SendThroughput:
         """`leaders`: p_i, the partitions that each broker leads; `quota_bytes_per_s`: per broker."""
         led = np.asarray(leaders, np.int64)
         if led.ndim != 1 or led.size == 0 or np.any(led < 0) or led.sum() == 0:
@@ -255,7 +255,7 @@ class ProducerThroughput(Value):
             rates = np.where(held, slowest * led / np.maximum(batches, 1), rates)
             limited = np.where(held, "balance", limited)
         messages_per_s = float((rates * batches * messages_per_batch).sum())
-        return Throughput(
+        return SendThroughput(
             rates,
             sizes,
             messages_per_s,

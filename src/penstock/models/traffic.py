@@ -25,7 +25,7 @@ _MB = 1e6
 
 
 @dataclass(frozen=True, kw_only=True)
-class Traffic(Value):
+class PredictedTraffic(Value):
     """In 10⁶ bytes/s; lists are by broker."""
 
     payload_mb_per_s: Annotated[float, Doc("keys and values, before compression")]
@@ -45,7 +45,9 @@ class Traffic(Value):
         return max(self.disk_mb_per_s) / float(np.mean(self.disk_mb_per_s))
 
 
-def traffic(run: RunSpec, prediction: Prediction, compression_ratio: float = 1.0) -> Traffic:
+def traffic(
+    run: RunSpec, prediction: Prediction, compression_ratio: float = 1.0
+) -> PredictedTraffic:
     """What the run takes, by the prediction of its requests."""
     spec, workload = path_spec(run), run.workload
     key = None if workload.keys is None else KEY_BYTES
@@ -69,7 +71,7 @@ def traffic(run: RunSpec, prediction: Prediction, compression_ratio: float = 1.0
     )
     payload = prediction.messages_per_s * (value + (key or 0))
     sent = prediction.requests_per_s * request
-    return Traffic(
+    return PredictedTraffic(
         payload_mb_per_s=payload / _MB,
         sent_mb_per_s=sent / _MB,
         overhead_share=max(0.0, 1 - payload / compression_ratio / sent),

@@ -121,7 +121,7 @@ class Partitioning(Value):
             low, high = (low, middle) if self.is_possible(middle) else (middle, high)
         return high
 
-    def plan(self, brokers: int, partitions: int) -> Partitions:
+    def plan(self, brokers: int, partitions: int) -> PartitioningSolution:
         """The outcome of a choice, a solution or not."""
         copies = partitions * self.replication / brokers
         led = partitions / brokers
@@ -132,7 +132,7 @@ class Partitioning(Value):
             broken.append("brokers for all copies")
         if brokers > self.most_brokers:
             broken.append("brokers that there may be")
-        return Partitions(
+        return PartitioningSolution(
             brokers=brokers,
             partitions=partitions,
             copies_per_broker=copies,
@@ -168,7 +168,7 @@ class Partitioning(Value):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Partitions(Value):
+class PartitioningSolution(Value):
     """A choice of brokers and partitions, and what follows from it."""
 
     brokers: int

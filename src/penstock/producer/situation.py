@@ -2,7 +2,7 @@
 
 A policy gets the present configuration and a function that predicts what another one would lead to
 under the network as it is now. It has no clock and sees no network: the same situation always leads
-to the same choice.
+to the same adjustment.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ class Situation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice(Value):
-    """A decision: what to change to, and why, in a sentence with its numbers."""
+class Adjustment(Value):
+    """What an adaptive producer changes to, and why, in a sentence with its numbers."""
 
     configuration: Configuration
     sentence: str

@@ -23,7 +23,7 @@ _BROKEN = "share.acknowledged_yet_lost"
 
 
 @dataclass(frozen=True)
-class Measured:
+class ComparedValue:
     """One figure of one side, and how it differs from the base."""
 
     estimate: Estimate | None
@@ -40,14 +40,14 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparisonRow:
     """One figure over all sides; the first is the base."""
 
     figure: str
     title: str
     unit: str
     is_key: bool
-    values: tuple[Measured, ...]
+    values: tuple[ComparedValue, ...]
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Comparison:
     """All figures of all sides against the first side, with a summary in one sentence."""
 
     sides: tuple[ComparedSide, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[ComparisonRow, ...]
     sentence: str
     notes: tuple[str, ...]
 
@@ -91,7 +91,7 @@ def compare(runs: Sequence[ReportedRun]) -> Comparison:
     return Comparison(compared, rows, _sentence(compared, rows), tuple(_notes(all_sides, rows)))
 
 
-def _row(figure: Figure, compared: Sequence[Side]) -> Row:
+def _row(figure: Figure, compared: Sequence[Side]) -> ComparisonRow:
     base = compared[0]
     old = base.estimate(figure)
     values = []
@@ -100,23 +100,23 @@ def _row(figure: Figure, compared: Sequence[Side]) -> Row:
         measured = _measured(None if side is base else old, side.estimate(figure), is_usable)
         withheld = formatting.NOT_STEADY if side.withholds(figure) else ""
         values.append(replace(measured, withheld=withheld))
-    return Row(figure.name, figure.title, figure.unit, figure.is_key, tuple(values))
+    return ComparisonRow(figure.name, figure.title, figure.unit, figure.is_key, tuple(values))
 
 
-def _measured(old: Estimate | None, new: Estimate | None, is_usable: bool) -> Measured:
+def _measured(old: Estimate | None, new: Estimate | None, is_usable: bool) -> ComparedValue:
     # What the batches were for is done, and they would be nine tenths of the JSON.
     slim = None if new is None else replace(new, batches=())
     if old is None or new is None:
-        return Measured(slim)
+        return ComparedValue(slim)
     ratio = new.value / old.value if old.value > 0 else None
     change = difference_of(old, new)
     if not is_usable:
-        return Measured(slim, difference=change.difference, ratio=ratio)
+        return ComparedValue(slim, difference=change.difference, ratio=ratio)
     is_judged = False
     if change.low is not None and change.high is not None:
         is_narrow = (change.high - change.low) / 2 <= max(abs(old.value), abs(new.value))
         is_judged = change.exceeds_noise or change.difference == 0 or is_narrow
-    return Measured(
+    return ComparedValue(
         slim,
         difference=change.difference,
         low=change.low,
@@ -130,7 +130,7 @@ def _measured(old: Estimate | None, new: Estimate | None, is_usable: bool) -> Me
 # --- in words ------------------------------------------------------------------------------------
 
 
-def _sentence(compared: Sequence[ComparedSide], rows: Sequence[Row]) -> str:
+def _sentence(compared: Sequence[ComparedSide], rows: Sequence[ComparisonRow]) -> str:
     base, *others = compared
     keys = [row for row in rows if row.is_key]
     broken = next((row for row in rows if row.figure == _BROKEN), None)
@@ -147,7 +147,11 @@ def _sentence(compared: Sequence[ComparedSide], rows: Sequence[Row]) -> str:
 
 
 def _differences(
-    base: ComparedSide, side: ComparedSide, place: int, keys: Sequence[Row], broken: Row | None
+    base: ComparedSide,
+    side: ComparedSide,
+    place: int,
+    keys: Sequence[ComparisonRow],
+    broken: ComparisonRow | None,
 ) -> str:
     if side.problems:
         return f"not compared: {side.problems[0]}"
@@ -183,7 +187,7 @@ def _differences(
     return "; ".join(parts)
 
 
-def difference_text(row: Row, measured: Measured, old: Estimate | None) -> str:
+def difference_text(row: ComparisonRow, measured: ComparedValue, old: Estimate | None) -> str:
     """+24 ms (×2.0)."""
     if measured.difference is None:
         return formatting.NOTHING
@@ -194,7 +198,9 @@ def difference_text(row: Row, measured: Measured, old: Estimate | None) -> str:
     return f"{text} ({ratio})" if ratio and measured.difference else text
 
 
-def _ranges(base: ComparedSide, others: Sequence[ComparedSide], keys: Sequence[Row]) -> str:
+def _ranges(
+    base: ComparedSide, others: Sequence[ComparedSide], keys: Sequence[ComparisonRow]
+) -> str:
     """Of many sides: in how many of them a figure differs, and by how much."""
     texts = []
     for row in keys:
@@ -223,7 +229,7 @@ def _ranges(base: ComparedSide, others: Sequence[ComparedSide], keys: Sequence[R
     )
 
 
-def _notes(compared: Sequence[Side], rows: Sequence[Row]) -> Iterator[str]:
+def _notes(compared: Sequence[Side], rows: Sequence[ComparisonRow]) -> Iterator[str]:
     if all(len(side.used) > 1 and len(side.steady) != 1 for side in compared):
         yield f"Noise is what varies from repeat to repeat ({_INTERVAL})."
     else:

@@ -14,7 +14,7 @@ _LOOKED_AT = (MEAN_LATENCY, P50_LATENCY, P99_LATENCY, THROUGHPUT, LOST_SHARE)
 
 
 @dataclass(frozen=True)
-class Range:
+class RepeatRange:
     """One figure over the repeats of a side, from the smallest to the largest."""
 
     figure: str
@@ -37,7 +37,7 @@ class Disagreement:
 
     label: str
     repeats: int
-    ranges: tuple[Range, ...]
+    ranges: tuple[RepeatRange, ...]
     sentence: str
 
 
@@ -56,9 +56,9 @@ def disagreements(sides: Sequence[Side]) -> tuple[Disagreement, ...]:
     return tuple(disagreeing)
 
 
-def _ranges(side: Side, cells: int) -> Iterator[Range]:
+def _ranges(side: Side, cells: int) -> Iterator[RepeatRange]:
     for figure in _LOOKED_AT:
         spread = batch_means.disagreement(side.estimates(figure), cells)
         if spread is not None:
             named = (figure.name, figure.title, figure.unit)
-            yield Range(*named, spread.smallest, spread.largest, spread.p_value)
+            yield RepeatRange(*named, spread.smallest, spread.largest, spread.p_value)

@@ -23,7 +23,7 @@ _MATTERS = 1.1
 
 
 @dataclass(frozen=True)
-class Change:
+class DriftedFigure:
     """One figure of the first cell: at the beginning, and again at the end."""
 
     figure: str
@@ -42,7 +42,9 @@ class Drift:
     cell: str
     state: Literal["drift", "no drift", "not judged"]
     sentence: str
-    changes: tuple[Change, ...] = ()  # of the figures that both runs have, with their intervals
+    changes: tuple[
+        DriftedFigure, ...
+    ] = ()  # of the figures that both runs have, with their intervals
 
 
 def drifts(
@@ -128,7 +130,7 @@ def _not_judged(cell: str, reason: str) -> Drift:
     return Drift(cell, "not judged", f"Drift was not tested: {reason}.")
 
 
-def _change(figure: Figure, first: ReportedRun, again: ReportedRun) -> Change | None:
+def _change(figure: Figure, first: ReportedRun, again: ReportedRun) -> DriftedFigure | None:
     old, new = figure.of(first.metrics), figure.of(again.metrics)
     if old is None or new is None:
         return None
@@ -137,7 +139,9 @@ def _change(figure: Figure, first: ReportedRun, again: ReportedRun) -> Change | 
         return None
     ratio = new.value / old.value if old.value else None
     has_drifted = difference.exceeds_noise and _matters(old.value, new.value)
-    return Change(figure.name, figure.title, figure.unit, old.value, new.value, ratio, has_drifted)
+    return DriftedFigure(
+        figure.name, figure.title, figure.unit, old.value, new.value, ratio, has_drifted
+    )
 
 
 def _matters(old: float, new: float) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields
 
-from penstock.domain.facts import ClusterFacts, Conditions, FactPoint
+from penstock.domain.facts import ClusterFacts, FactPoint, PointConditions
 from penstock.report import facts_charts, formatting
 from penstock.report.charts import Chart
 from penstock.report.document import Section, document, titled_figure
@@ -71,13 +71,13 @@ def lines(facts: ClusterFacts) -> Table:
     return Table(["figure", "intercept", "slope", "per", "R²", "measured", "runs"], rows)
 
 
-def varying(conditions: Sequence[Conditions]) -> list[str]:
+def varying(conditions: Sequence[PointConditions]) -> list[str]:
     """The axes that tell the points apart; partitions always."""
-    names = [f.name for f in fields(Conditions)]
+    names = [f.name for f in fields(PointConditions)]
     return [n for n in names if n == "partitions" or len({getattr(c, n) for c in conditions}) > 1]
 
 
-def _axis(where: Conditions, axis: str) -> str:
+def _axis(where: PointConditions, axis: str) -> str:
     value = getattr(where, axis)
     return f"{value:,}" if isinstance(value, int) else str(value)
 

@@ -8,7 +8,7 @@ from dataclasses import fields
 
 import numpy as np
 
-from penstock.domain.facts import ClusterFacts, Conditions, FactPoint, Line
+from penstock.domain.facts import ClusterFacts, FactPoint, FittedLine, PointConditions
 from penstock.report.charts import MOST_LINES, PALETTE, Chart, Json, error_bars, line, rounded
 from penstock.report.formatting import UNITS
 from penstock.runs.experiments.kinds.experiment_kind import FactFigure
@@ -57,7 +57,7 @@ def _chart(name: str, title: str, over: str, traces: list[Json], layout: Json) -
     return Chart(f"{over}-{name}", description, {"data": traces, "layout": layout}, title)
 
 
-def _fitted(fitted: Line, swept: Sequence[FactPoint]) -> Json:
+def _fitted(fitted: FittedLine, swept: Sequence[FactPoint]) -> Json:
     """The line over partitions, whatever it was fitted over: both grow together in a sweep."""
     last = swept[-1].conditions
     per_partition = {
@@ -163,13 +163,13 @@ def _others(facts: ClusterFacts, kind: str) -> list[tuple[str, FactPoint]]:
     return [(_difference(p.conditions, centre), p) for p in (*at_base, *others)]
 
 
-def _at(facts: ClusterFacts, kind: str, conditions: Sequence[Conditions]) -> list[FactPoint]:
+def _at(facts: ClusterFacts, kind: str, conditions: Sequence[PointConditions]) -> list[FactPoint]:
     by_conditions = {p.conditions: p for p in facts.points if p.experiment == kind}
     return [by_conditions[where] for where in conditions if where in by_conditions]
 
 
-def _difference(where: Conditions, centre: Conditions) -> str:
-    names = [f.name for f in fields(Conditions) if f.name != "policy"]
+def _difference(where: PointConditions, centre: PointConditions) -> str:
+    names = [f.name for f in fields(PointConditions) if f.name != "policy"]
     changed = [n for n in names if getattr(where, n) != getattr(centre, n)]
     settings = [f"{n.replace('_', ' ')} {getattr(where, n)}" for n in changed]
     return ", ".join(settings) or "base"

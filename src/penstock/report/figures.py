@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.domain.metric_path import figure, is_time_like
-from penstock.domain.metrics import Counts, Distribution, Estimate, RunMetrics
+from penstock.domain.metrics import Distribution, Estimate, MessageCounts, RunMetrics
 
 # Intended → received in the order of a message's way. `answer` overlaps them, so it is not here.
 PARTS = ("waiting", "produce", "commit", "fetch", "commit+fetch")
@@ -131,7 +131,7 @@ MAIN_COUNTS = (
 )
 
 
-def count_of(counts: Counts, name: str) -> int:
+def count_of(counts: MessageCounts, name: str) -> int:
     number = getattr(counts, name)
     assert isinstance(number, int)
     return number

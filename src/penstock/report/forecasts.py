@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from penstock.domain.metrics import Estimate
 from penstock.models.fitted import FitRecord, FittedModel
-from penstock.models.forecast import Beside, Forecast, Judged
+from penstock.models.forecast import Forecast, Judged, JudgedFigure
 from penstock.models.path.predict import Prediction, Saturated
 from penstock.models.reading import FittedReading
 from penstock.models.record_batch import record_bytes
@@ -339,7 +339,7 @@ def _indented(name: str) -> str:
     return ("  " if inner != name else "") + _PARTS[inner]
 
 
-def _inside(row: Beside) -> Cell | str:
+def _inside(row: JudgedFigure) -> Cell | str:
     if row.is_inside is None:
         return formatting.NOTHING
     return Cell("yes", "good") if row.is_inside else Cell("no", "bad")

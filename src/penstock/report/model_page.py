@@ -9,7 +9,7 @@ import numpy as np
 
 from penstock.models.fitted import FittedModel
 from penstock.models.storage import DAY_S, broker_use, leaders
-from penstock.models.throughput import FittedInterval, ProducerThroughput, largest_batch
+from penstock.models.throughput import FittedRequestInterval, ProducerThroughput, largest_batch
 from penstock.report import forecasts, formatting
 from penstock.report.charts import Chart, Json, line, rounded
 from penstock.report.document import Section, document, figure, titled_figure
@@ -92,7 +92,7 @@ def sentence(model: FittedModel) -> str:
     )
 
 
-def worked(fitted: FittedInterval) -> Table:
+def worked(fitted: FittedRequestInterval) -> Table:
     """S0's worked case, for several quotas."""
     rows: list[Cells] = []
     for quota in _QUOTAS_MB_PER_S:
@@ -139,7 +139,7 @@ def _left_out(model: FittedModel) -> Chart:
     )
 
 
-def _interval(model: FittedModel, fitted: FittedInterval) -> Chart:
+def _interval(model: FittedModel, fitted: FittedRequestInterval) -> Chart:
     """f_p: points that were measured, and the lines."""
     traces: list[Json] = []
     low, high = fitted.sizes_bytes
@@ -169,7 +169,7 @@ def _interval(model: FittedModel, fitted: FittedInterval) -> Chart:
     return _chart("interval", "Interval of requests (f_p)", traces, "bytes of a request", "ms")
 
 
-def _payload(model: FittedModel, fitted: FittedInterval) -> Chart:
+def _payload(model: FittedModel, fitted: FittedRequestInterval) -> Chart:
     """Fig. 4.9: relative payload over partitions."""
     partitions = range(3, _MOST_PARTITIONS + 1)
     traces: list[Json] = []
@@ -207,7 +207,7 @@ def _payload(model: FittedModel, fitted: FittedInterval) -> Chart:
     return _chart("payload", "Relative payload (Fig. 4.9)", traces, "partitions", "% of bytes sent")
 
 
-def _disks(fitted: FittedInterval) -> Chart:
+def _disks(fitted: FittedRequestInterval) -> Chart:
     """Fig. 4.10: disks after a day, and hours until one is full."""
     partitions = list(range(3, _MOST_PARTITIONS + 1))
     stored = [_stored_per_s(fitted, count) for count in partitions]
@@ -251,24 +251,26 @@ def _chart(name: str, title: str, traces: list[Json], x: str, y: str) -> Chart:
     return Chart(f"model-{name}", f"{title}, over {x}.", {"data": traces, "layout": layout}, title)
 
 
-def _producer(fitted: FittedInterval) -> ProducerThroughput:
+def _producer(fitted: FittedRequestInterval) -> ProducerThroughput:
     return ProducerThroughput(interval=fitted.interval)
 
 
-def _at_quota(fitted: FittedInterval, partitions: int, quota_mb_per_s: float) -> tuple[int, float]:
+def _at_quota(
+    fitted: FittedRequestInterval, partitions: int, quota_mb_per_s: float
+) -> tuple[int, float]:
     """The largest batch within the quota, and MB/s that are sent then."""
     model, counts = _producer(fitted), leaders(partitions, _BROKERS)
     count = largest_batch(model, counts, _VALUE_BYTES, 1e6 * quota_mb_per_s / _BROKERS)
     return count, float(model.predict(counts, count, _VALUE_BYTES).bytes_per_s.sum()) / 1e6
 
 
-def _share(fitted: FittedInterval, partitions: int, quota_mb_per_s: float) -> float:
+def _share(fitted: FittedRequestInterval, partitions: int, quota_mb_per_s: float) -> float:
     model, counts = _producer(fitted), leaders(partitions, _BROKERS)
     count, _ = _at_quota(fitted, partitions, quota_mb_per_s)
     return model.predict(counts, count, _VALUE_BYTES).payload_share
 
 
-def _stored_per_s(fitted: FittedInterval, partitions: int) -> Sequence[float]:
+def _stored_per_s(fitted: FittedRequestInterval, partitions: int) -> Sequence[float]:
     """Bytes/s onto the disk of each broker, without copies, as in the document."""
     model, counts = _producer(fitted), leaders(partitions, _BROKERS)
     count, _ = _at_quota(fitted, partitions, _STREAM_MB_PER_S)

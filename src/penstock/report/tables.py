@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from penstock.domain.metrics import Distribution, Estimate, RunMetrics
 from penstock.domain.verdict import Judgement, Verdict
 from penstock.report import formatting
-from penstock.report.comparison import Comparison, Measured, Row, difference_text
+from penstock.report.comparison import ComparedValue, Comparison, ComparisonRow, difference_text
 from penstock.report.figures import (
     COUNTS,
     MAIN_COUNTS,
@@ -232,7 +232,7 @@ def compared(comparison: Comparison) -> Table:
     return Table(columns, rows)
 
 
-def _beside_base(row: Row, place: int) -> Cell:
+def _beside_base(row: ComparisonRow, place: int) -> Cell:
     """A side's value, with its difference from the base if that exceeds the noise."""
     measured = row.values[place]
     value = None if measured.estimate is None else measured.estimate.value
@@ -242,7 +242,7 @@ def _beside_base(row: Row, place: int) -> Cell:
     return Cell(text, "unsure", difference_text(row, measured, row.values[0].estimate), " · ")
 
 
-def _compared_row(row: Row) -> Cells:
+def _compared_row(row: ComparisonRow) -> Cells:
     base, *others = row.values
     cells: list[str | Cell] = [row.title, _measured_cell(base, row.unit)]
     for measured in others:
@@ -259,7 +259,7 @@ def _compared_row(row: Row) -> Cells:
     return cells
 
 
-def _measured_cell(measured: Measured, unit: str) -> str | Cell:
+def _measured_cell(measured: ComparedValue, unit: str) -> str | Cell:
     return measured.withheld or estimate_cell(measured.estimate, unit)
 
 

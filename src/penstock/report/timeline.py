@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any
 
-from penstock.domain.metrics import Second
+from penstock.domain.metrics import RunSecond
 from penstock.domain.run import RunEvent
 from penstock.report.charts import Chart, Json, annotation, line, log_ticks, points, rounded
 from penstock.report.reported_run import Side
@@ -24,7 +24,7 @@ class _Series:
     """One figure of a second, and how several seconds become one point."""
 
     title: str
-    of: Callable[[Second], float | None]
+    of: Callable[[RunSecond], float | None]
     colour: str
     dash: str = "solid"
     fold: Callable[[list[float]], float] = fmean
@@ -115,17 +115,17 @@ def quiet(sides: Sequence[Side]) -> str:
     return f"No message was {' or '.join(words)}." if words else ""
 
 
-def _all_seconds(sides: Sequence[Side]) -> list[Second]:
+def _all_seconds(sides: Sequence[Side]) -> list[RunSecond]:
     return [s for side in sides for reported in side.used for s in reported.metrics.seconds]
 
 
-def _wrong(seconds: Sequence[Second]) -> tuple[_Series, ...]:
+def _wrong(seconds: Sequence[RunSecond]) -> tuple[_Series, ...]:
     kinds = (_LOST, _FAILED, _DUPLICATED)
     return tuple(kind for kind in kinds if any(map(kind.of, seconds)))
 
 
 def _panels(
-    seconds: Sequence[Second], is_single: bool
+    seconds: Sequence[RunSecond], is_single: bool
 ) -> Iterator[tuple[str, bool, tuple[_Series, ...]]]:
     """(title, whether logarithmic, series). One run has its series together, several apart."""
     has_times = any(second.p50_ms is not None for second in seconds)
@@ -180,7 +180,7 @@ def _traces(
 
 
 def _folded(
-    seconds: Sequence[Second], series: _Series, limit: int
+    seconds: Sequence[RunSecond], series: _Series, limit: int
 ) -> tuple[list[float | None], list[float | None]]:
     """At most `limit` points: several seconds become one, at the first of them."""
     size = -(-len(seconds) // limit) if seconds else 1
@@ -194,7 +194,7 @@ def _folded(
     return x, rounded(y)
 
 
-def _mark_warm_up(seconds: Sequence[Second], layout: Json) -> None:
+def _mark_warm_up(seconds: Sequence[RunSecond], layout: Json) -> None:
     first = min(second.at_s for second in seconds)
     if first < 0:
         warm_up = _OVER_ALL | {"name": "warm-up"}

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from penstock.domain.broker_view import (
+    BrokerCounters,
     BrokerRates,
     BrokerView,
-    OwnCounters,
+    KafkaHistogram,
     ProcessUse,
     RequestClass,
     RequestTimes,
-    Times,
     rates,
 )
 from penstock.domain.errors import TestbedError
@@ -108,12 +108,14 @@ def _broker_view(data: Json) -> BrokerView:
     )
 
 
-def _own(data: Json) -> OwnCounters:
+def _own(data: Json) -> BrokerCounters:
     requests = {
-        RequestClass(kind): RequestTimes(**{phase: Times(**t) for phase, t in phases.items()})
+        RequestClass(kind): RequestTimes(
+            **{phase: KafkaHistogram(**t) for phase, t in phases.items()}
+        )
         for kind, phases in data["requests"].items()
     }
-    return OwnCounters(**{**data, "requests": requests})
+    return BrokerCounters(**{**data, "requests": requests})
 
 
 def _client_view(data: Json) -> ClientView:

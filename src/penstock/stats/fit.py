@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import special
 
-from penstock.domain.facts import Conditions, Line, Over
+from penstock.domain.facts import FittedLine, Over, PointConditions
 from penstock.domain.metrics import Distribution, Estimate
 from penstock.stats.batch_means import CONFIDENCE, of_repeats
 from penstock.stats.histogram import Histogram
@@ -17,8 +17,8 @@ PERCENTILES = (50.0, 90.0, 99.0, 99.9)
 
 
 def fit_line(
-    x: Sequence[float], y: Sequence[float], *, figure: str, over: Over, conditions: Conditions
-) -> Line | None:
+    x: Sequence[float], y: Sequence[float], *, figure: str, over: Over, conditions: PointConditions
+) -> FittedLine | None:
     """Ordinary least squares, y = intercept + slope·x, with 95 % intervals of both (Student's t,
     n − 2 degrees of freedom). None if x does not vary; without intervals if n is 2.
 
@@ -46,7 +46,7 @@ def fit_line(
         slope_error = residual / math.sqrt(spread)
         intercept_error = residual * math.sqrt(1 / n + float(xs.mean()) ** 2 / spread)
         ends = (_around(intercept, t * intercept_error), _around(slope, t * slope_error))
-    return Line(
+    return FittedLine(
         figure=figure,
         over=over,
         intercept=ends[0],

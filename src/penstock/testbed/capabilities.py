@@ -22,7 +22,7 @@ _CONGESTION = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 
 
 @dataclass(frozen=True)
-class Check:
+class CapabilityCheck:
     """One requirement: whether it is met, what was found, what needs it, how to get it."""
 
     name: str
@@ -36,15 +36,15 @@ class Check:
 class Capabilities:
     """What a machine can do."""
 
-    checks: tuple[Check, ...]
+    checks: tuple[CapabilityCheck, ...]
 
     @property
-    def missing(self) -> tuple[Check, ...]:
+    def missing(self) -> tuple[CapabilityCheck, ...]:
         """Without these, no cluster can be started."""
         return tuple(c for c in self.checks if not c.ok and c.needed_for == "everything")
 
     @property
-    def partly(self) -> tuple[Check, ...]:
+    def partly(self) -> tuple[CapabilityCheck, ...]:
         """Without these, some features are not available."""
         return tuple(c for c in self.checks if not c.ok and c.needed_for != "everything")
 
@@ -82,18 +82,20 @@ def examine(environ: Mapping[str, str]) -> Capabilities:
     return Capabilities(checks)
 
 
-def _java(environ: Mapping[str, str]) -> Check:
+def _java(environ: Mapping[str, str]) -> CapabilityCheck:
     try:
         java = find_java(environ)
     except PenstockError as error:
-        return Check("Java", False, error.message, "everything", error.fix)
-    return Check("Java", True, f"{java.version_text.splitlines()[-1]} ({java.path})", "everything")
+        return CapabilityCheck("Java", False, error.message, "everything", error.fix)
+    return CapabilityCheck(
+        "Java", True, f"{java.version_text.splitlines()[-1]} ({java.path})", "everything"
+    )
 
 
-def _kafka(environ: Mapping[str, str]) -> Check:
+def _kafka(environ: Mapping[str, str]) -> CapabilityCheck:
     damage = _damage("kafka", environ)
     version = jars.read_lock()["kafka"].roots[0].revision
-    return Check(
+    return CapabilityCheck(
         "Kafka",
         damage is None,
         version if damage is None else f"{version}: {damage}",
@@ -107,11 +109,11 @@ def _damage(bundle: str, environ: Mapping[str, str]) -> str | None:
     return jars.find_damage(pinned, jars.default_cache_dir(environ) / pinned.directory)
 
 
-def _memory() -> Check:
+def _memory() -> CapabilityCheck:
     available_mb = available_memory_mb()
     each_mb = ClusterSpec(brokers=1).memory_mb
     brokers = min(16, available_mb // each_mb)
-    return Check(
+    return CapabilityCheck(
         "memory",
         brokers >= 1,
         f"{available_mb} MB free, {os.cpu_count()} cores: up to {brokers} brokers",
@@ -120,10 +122,10 @@ def _memory() -> Check:
     )
 
 
-def _disk() -> Check:
+def _disk() -> CapabilityCheck:
     root = lease.default_root()
     free_mb = shutil.disk_usage(root if root.exists() else root.parent).free // 2**20
-    return Check(
+    return CapabilityCheck(
         "disk",
         free_mb > 500,
         f"{free_mb} MB free at {root}",
@@ -132,24 +134,26 @@ def _disk() -> Check:
     )
 
 
-def _package(name: str, package: str) -> Check:
+def _package(name: str, package: str) -> CapabilityCheck:
     try:
-        return Check(name, True, f"{package} {metadata.version(package)}", "everything")
+        return CapabilityCheck(name, True, f"{package} {metadata.version(package)}", "everything")
     except metadata.PackageNotFoundError:
-        return Check(name, False, f"{package} is not installed", "everything", "`make setup`")
+        return CapabilityCheck(
+            name, False, f"{package} is not installed", "everything", "`make setup`"
+        )
 
 
-def _spark(environ: Mapping[str, str]) -> Check:
+def _spark(environ: Mapping[str, str]) -> CapabilityCheck:
     package = _package("Spark", "pyspark")
     damage = _damage("lake", environ)
     detail = package.found + (", with Delta" if damage is None else f", Delta jars: {damage}")
-    return Check(
+    return CapabilityCheck(
         "Spark", package.ok and damage is None, detail, "analysis and the lake", "`make setup`"
     )
 
 
-def _root() -> Check:
-    return Check(
+def _root() -> CapabilityCheck:
+    return CapabilityCheck(
         "privileges",
         os.geteuid() == 0,
         f"uid {os.geteuid()}",
@@ -158,9 +162,9 @@ def _root() -> Check:
     )
 
 
-def _program(program: str, package: str) -> Check:
+def _program(program: str, package: str) -> CapabilityCheck:
     path = shutil.which(program, path=f"{os.defpath}:/usr/sbin:/sbin")
-    return Check(
+    return CapabilityCheck(
         program,
         path is not None,
         path or "not found",
@@ -169,9 +173,9 @@ def _program(program: str, package: str) -> Check:
     )
 
 
-def _emulation() -> Check:
+def _emulation() -> CapabilityCheck:
     backends = available_backends()
-    return Check(
+    return CapabilityCheck(
         "network emulation",
         bool(backends),
         ", ".join(backends) or "none",
@@ -180,9 +184,9 @@ def _emulation() -> Check:
     )
 
 
-def _cubic() -> Check:
+def _cubic() -> CapabilityCheck:
     algorithms = _CONGESTION.read_text().split() if _CONGESTION.exists() else []
-    return Check(
+    return CapabilityCheck(
         "congestion control",
         "cubic" in algorithms,
         ", ".join(algorithms),
@@ -191,9 +195,9 @@ def _cubic() -> Check:
     )
 
 
-def _cpu_limit() -> Check:
+def _cpu_limit() -> CapabilityCheck:
     able = can_limit_cpu()
-    return Check(
+    return CapabilityCheck(
         "CPU limits",
         able,
         "cgroups" if able else "no writable cpu controller",

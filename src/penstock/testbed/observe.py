@@ -10,12 +10,12 @@ from typing import Any
 import psutil
 
 from penstock.domain.broker_view import (
+    BrokerCounters,
     BrokerView,
-    OwnCounters,
+    KafkaHistogram,
     ProcessUse,
     RequestClass,
     RequestTimes,
-    Times,
 )
 from penstock.domain.errors import TestbedError
 from penstock.testbed import agent
@@ -139,9 +139,9 @@ def use_of(process: psutil.Process) -> ProcessUse | None:
     return None
 
 
-def _own(answers: Answers) -> OwnCounters:
+def _own(answers: Answers) -> BrokerCounters:
     collector = answers.get(_COLLECTOR, {})
-    return OwnCounters(
+    return BrokerCounters(
         requests={request: _request_times(request, answers) for request in RequestClass},
         **{name: int(answers[mbean][attribute]) for name, (mbean, attribute) in _COUNTERS.items()},
         collections=int(collector.get("CollectionCount", 0)),
@@ -151,10 +151,10 @@ def _own(answers: Answers) -> OwnCounters:
 
 
 def _request_times(request: RequestClass, answers: Answers) -> RequestTimes:
-    def times(name: str) -> Times:
+    def times(name: str) -> KafkaHistogram:
         mbean = f"kafka.network:type=RequestMetrics,name={name},request={request}"
         attributes = answers.get(mbean, {})
         values = {field: attributes.get(attribute, 0) for field, attribute in _TIMES.items()}
-        return Times(**{**values, "count": int(values["count"])})
+        return KafkaHistogram(**{**values, "count": int(values["count"])})
 
     return RequestTimes(**{phase: times(name) for phase, name in _PHASES.items()})

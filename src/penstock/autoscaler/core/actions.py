@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from penstock.autoscaler.core.policy import Trigger, View
-from penstock.domain.autoscaling import Answer, Command, Measurement
+from penstock.domain.autoscaling import Command, HostAnswer, SpeedMeasurement
 from penstock.domain.lake.partition import Partition
 
 # --- actions ------------------------------------------------------------------------------------------
@@ -38,19 +38,19 @@ class Retire:
 
 
 @dataclass(frozen=True)
-class Notice:
+class AutoscalerNotice:
     """A message for people."""
 
     text: str
     is_warning: bool = False
 
 
-def warning(text: str) -> Notice:
-    return Notice(text, is_warning=True)
+def warning(text: str) -> AutoscalerNotice:
+    return AutoscalerNotice(text, is_warning=True)
 
 
 @dataclass(frozen=True)
-class Decided:
+class LanesDecided:
     """A new plan, with its reason in one sentence with numbers."""
 
     at_s: float
@@ -63,21 +63,21 @@ class Decided:
 
 
 @dataclass(frozen=True)
-class Commanded:
+class LanesCommanded:
     """The commands of a decision were written to Kafka, `took_s` after its measurement."""
 
     took_s: float
 
 
 @dataclass(frozen=True)
-class HandedOver:
+class LanesHandedOver:
     """All hosts hold what was decided, `took_s` after the decision."""
 
     took_s: float
 
 
 @dataclass(frozen=True)
-class Started:
+class HostStarted:
     """A host answered for the first time, `took_s` after it was started."""
 
     host: int
@@ -85,17 +85,17 @@ class Started:
 
 
 @dataclass(frozen=True)
-class Measured:
+class GroupMeasured:
     """The state of the group, after every measurement."""
 
-    measurement: Measurement
+    measurement: SpeedMeasurement
     view: View
     # Host → seconds since its main thread last finished a turn.
     busy_s: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Unread:
+class PartitionsUnread:
     """How many partitions cannot be read, and how many topics are left out."""
 
     stalled: int
@@ -103,11 +103,20 @@ class Unread:
 
 
 @dataclass(frozen=True)
-class Heard:
+class HostAnswered:
     """An answer of a host arrived."""
 
-    answer: Answer
+    answer: HostAnswer
 
 
-Event = Notice | Decided | Commanded | HandedOver | Started | Measured | Unread | Heard
-Action = Send | Start | Retire | Event
+AutoscalerEvent = (
+    AutoscalerNotice
+    | LanesDecided
+    | LanesCommanded
+    | LanesHandedOver
+    | HostStarted
+    | GroupMeasured
+    | PartitionsUnread
+    | HostAnswered
+)
+Action = Send | Start | Retire | AutoscalerEvent

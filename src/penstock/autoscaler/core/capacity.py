@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from penstock.domain.lake.cycle import Cycle
+from penstock.domain.lake.cycle import LaneCycle
 
 _CYCLES = 8
 # A lane is doubted if there are this many others and it exceeds this multiple of their median.
@@ -39,7 +39,7 @@ class Capacities:
         self._default = default_bytes_per_s
         self._lanes: dict[int, _Lane] = {}
 
-    def add(self, cycle: Cycle, bytes_per_record: Mapping[str, float]) -> None:
+    def add(self, cycle: LaneCycle, bytes_per_record: Mapping[str, float]) -> None:
         """`bytes_per_record` as stored; for a partition without one, the decoded size is used."""
         offsets = sum(cycle.offsets.values())
         if cycle.took_s <= 0 or not offsets:

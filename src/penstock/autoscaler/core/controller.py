@@ -17,8 +17,8 @@ from enum import Enum
 
 from penstock.autoscaler.core.actions import (
     Action,
-    Decided,
-    HandedOver,
+    LanesDecided,
+    LanesHandedOver,
     Retire,
     Send,
     Start,
@@ -29,7 +29,7 @@ from penstock.autoscaler.core.host import TRIES, Host, are_equal
 from penstock.autoscaler.core.load_estimate import Load
 from penstock.autoscaler.core.notices import Absences, Ghosts, Stalls, named
 from penstock.autoscaler.core.policy import Decider, Decision, View, counted
-from penstock.domain.autoscaling import Answer, Autoscaling, Command, Measurement
+from penstock.domain.autoscaling import Autoscaling, Command, HostAnswer, SpeedMeasurement
 from penstock.domain.lake.partition import Partition
 
 # A host that could not be started is not planned for this time, nor are those of higher numbers.
@@ -84,7 +84,7 @@ class Controller:
     def on_past(
         self,
         commands: Mapping[int, Command],
-        answers: Mapping[int, Answer],
+        answers: Mapping[int, HostAnswer],
         landers: Collection[int] = (),
     ) -> None:
         """The last command to each host and its last answer; call it first. A host that is down may
@@ -121,13 +121,13 @@ class Controller:
                     self._enter(Phase.SYNCHRONISE, now_s)
         return actions
 
-    def on_measured(self, measurement: Measurement, now_s: float) -> list[Action]:
+    def on_measured(self, measurement: SpeedMeasurement, now_s: float) -> list[Action]:
         self._load.on_measured(measurement, now_s)
         self._measured_s, self._is_stale = now_s, False
         self.seen = self.view(now_s)
         return self._watch(self.seen) if self.phase is Phase.SENTINEL else []
 
-    def on_answer(self, answer: Answer, now_s: float) -> list[Action]:
+    def on_answer(self, answer: HostAnswer, now_s: float) -> list[Action]:
         host = self.hosts.setdefault(answer.host, Host())
         if self.is_former(answer):
             return self._ghosts.on_answer(answer)
@@ -148,12 +148,12 @@ class Controller:
             self._synchronise(now_s)
         return actions
 
-    def is_former(self, answer: Answer) -> bool:
+    def is_former(self, answer: HostAnswer) -> bool:
         """Whether it comes from an old process of a host that has a newer one."""
         host = self.hosts.get(answer.host)
         return host is not None and answer.incarnation in host.former
 
-    def _tell_again(self, answer: Answer, now_s: float) -> list[Action]:
+    def _tell_again(self, answer: HostAnswer, now_s: float) -> list[Action]:
         """Resend the plan to a host that restarted and lost it."""
         host = self.hosts[answer.host]
         host.lost_its_plan(answer)
@@ -329,7 +329,7 @@ class Controller:
         self._enter(Phase.MANAGE, view.now_s)
         lanes = frozenset(self.target.values())
         moved = [p for p, lane in self.target.items() if view.current.get(p, lane) != lane]
-        decided = Decided(
+        decided = LanesDecided(
             at_s=view.now_s,
             trigger=decision.trigger,
             reason=decision.reason,
@@ -363,7 +363,10 @@ class Controller:
         if is_done:
             used = frozenset(self._host_of(lane) for lane in self.target.values())
             surplus = self._alive.keys() - used
-            actions += [HandedOver(now_s - self._changed_s), *self._dismiss(surplus, kept=used)]
+            actions += [
+                LanesHandedOver(now_s - self._changed_s),
+                *self._dismiss(surplus, kept=used),
+            ]
             self._enter(Phase.SYNCHRONISE, now_s)
             actions += [self._ask(number, now_s) for number in self._alive]
         return actions

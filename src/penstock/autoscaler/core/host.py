@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from penstock.domain.autoscaling import Answer
+from penstock.domain.autoscaling import HostAnswer
 
 Lanes = Mapping[int, tuple[str, ...]]
 # After this many tries a host is reported as not answering.
@@ -57,7 +57,7 @@ class Host:
         """It did not answer after enough tries, or has been absent for too long."""
         return self.is_absent or self.tries >= TRIES
 
-    def recognise(self, answer: Answer) -> bool:
+    def recognise(self, answer: HostAnswer) -> bool:
         """Whether another process answers than the last time; it is the present one now."""
         before, self.incarnation = self.incarnation, answer.incarnation
         if before is None or before == answer.incarnation:
@@ -65,14 +65,14 @@ class Host:
         self.former.add(before)
         return True
 
-    def lost_its_plan(self, answer: Answer) -> None:
+    def lost_its_plan(self, answer: HostAnswer) -> None:
         """Its new process acts on an older command than the last one had acknowledged. It may still
         read the later command, so both count until it answers to that."""
         self.pending[self.acknowledged_version] = self.holds
         self.tries = 0
         self.acknowledge(answer)
 
-    def acknowledge(self, answer: Answer) -> None:
+    def acknowledge(self, answer: HostAnswer) -> None:
         self.holds = {lane: held for lane, held in answer.lanes.items() if held}
         self.acknowledged_version = answer.version
         self.pending = {v: lanes for v, lanes in self.pending.items() if v > answer.version}

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from penstock.autoscaler.core.capacity import Capacities
 from penstock.autoscaler.core.policy import View
-from penstock.domain.autoscaling import Answer, Autoscaling, Measurement, PartitionSpeed
+from penstock.domain.autoscaling import Autoscaling, HostAnswer, PartitionSpeed, SpeedMeasurement
 from penstock.domain.lake.partition import Partition
 
 _CYCLES = 8
@@ -31,7 +31,7 @@ class Load:
         # Durations of the last cycles, from landing to landing.
         self._cycles_s: deque[float] = deque(maxlen=_CYCLES)
 
-    def on_measured(self, measurement: Measurement, now_s: float) -> None:
+    def on_measured(self, measurement: SpeedMeasurement, now_s: float) -> None:
         self.is_known, self._partitions = True, measurement.partitions
         for name, speed in self._speeds().items():
             peaks = self._peaks.setdefault(name, deque())
@@ -39,7 +39,7 @@ class Load:
             while peaks[0][0] < now_s - self._scale_in_s:
                 peaks.popleft()
 
-    def on_answer(self, answer: Answer) -> None:
+    def on_answer(self, answer: HostAnswer) -> None:
         self._positions |= answer.positions
         stored = self._bytes_per_record()
         self._cycles_s += [max(cycle.took_s for cycle in answer.cycles)] if answer.cycles else []

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from penstock.autoscaler.core.actions import Action, Notice, Send, warning
+from penstock.autoscaler.core.actions import Action, AutoscalerNotice, Send, warning
 from penstock.autoscaler.core.host import Host
 from penstock.autoscaler.core.policy import counted
-from penstock.domain.autoscaling import Answer, Command
+from penstock.domain.autoscaling import Command, HostAnswer
 
 _SHOWN = 3
 
@@ -22,7 +22,7 @@ class Stalls:
         self._limit_s = limit_s
         self._stalled: set[int] = set()
 
-    def on_answer(self, answer: Answer) -> list[Action]:
+    def on_answer(self, answer: HostAnswer) -> list[Action]:
         is_stalled, was_stalled = answer.busy_s > self._limit_s, answer.host in self._stalled
         if is_stalled and not was_stalled:
             self._stalled.add(answer.host)
@@ -35,11 +35,11 @@ class Stalls:
             return [warning(text)]
         if was_stalled and not is_stalled:
             self._stalled.discard(answer.host)
-            return [Notice(f"host {answer.host} is responsive again")]
+            return [AutoscalerNotice(f"host {answer.host} is responsive again")]
         return []
 
 
-def _held(answer: Answer) -> str:
+def _held(answer: HostAnswer) -> str:
     names = sorted(name for held in answer.lanes.values() for name in held)
     more = ", …" if len(names) > _SHOWN else ""
     listed = f": {', '.join(names[:_SHOWN])}{more}" if names else ""
@@ -56,7 +56,7 @@ class Ghosts:
     def __init__(self) -> None:
         self._reported: set[str] = set()
 
-    def on_answer(self, answer: Answer) -> list[Action]:
+    def on_answer(self, answer: HostAnswer) -> list[Action]:
         end = Send(answer.host, Command(verb="end", incarnation=answer.incarnation))
         if answer.incarnation in self._reported:
             return [end]

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from penstock.autoscaler.core.actions import Action, Decided, HandedOver, Send
+from penstock.autoscaler.core.actions import Action, LanesDecided, LanesHandedOver, Send
 from penstock.autoscaler.core.controller import Controller
 from penstock.autoscaler.core.write_speed import PERIOD_S, Sample, WriteSpeed
-from penstock.domain.autoscaling import Answer, Autoscaling, Command, Measurement
+from penstock.domain.autoscaling import Autoscaling, Command, HostAnswer, SpeedMeasurement
 from penstock.domain.lake.cycle import Cycles
 from penstock.domain.lake.partition import Partition
 from penstock.domain.lake.plan import even_plan
@@ -59,7 +59,7 @@ class Simulated:
     lane_s: float
     # Records that were not landed at the end.
     left: float
-    decisions: tuple[Decided, ...]
+    decisions: tuple[LanesDecided, ...]
     hand_over_s: tuple[float, ...]
 
 
@@ -115,10 +115,10 @@ class _World:
         self._ages: list[Array] = []
         self._weights: list[Array] = []
         self._lane_s = 0.0
-        self._decisions: list[Decided] = []
+        self._decisions: list[LanesDecided] = []
         self._hand_over_s: list[float] = []
         self._do(self._it.on_hosts([0], 0.0))
-        self._do(self._it.on_answer(Answer(host=0, lanes=self._plan.lanes), 0.0))
+        self._do(self._it.on_answer(HostAnswer(host=0, lanes=self._plan.lanes), 0.0))
 
     def _arrived_by(self, now_s: float) -> Array:
         arrived = np.array([np.interp(now_s, self._times, column) for column in self._arrived.T])
@@ -140,7 +140,7 @@ class _World:
             if (measured := speed.speed) is not None:
                 speeds[str(name)] = measured
         if speeds:
-            self._do(self._it.on_measured(Measurement(at_ms=0, partitions=speeds), now_s))
+            self._do(self._it.on_measured(SpeedMeasurement(at_ms=0, partitions=speeds), now_s))
         self._do(self._it.on_tick(now_s))
 
     def _do(self, actions: list[Action]) -> None:
@@ -148,9 +148,9 @@ class _World:
             match action:
                 case Send(_, Command(verb="hold") as command):
                     self._coming = command
-                case Decided():
+                case LanesDecided():
                     self._decisions.append(action)
-                case HandedOver():
+                case LanesHandedOver():
                     self._hand_over_s.append(action.took_s)
 
     # --- the pipeline --------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ class _World:
         self._reached += self._takes
         counted_s = min(now_s, self._seconds) - max(began_s, self._lead_s)
         self._lane_s += len(self._plan.lanes) * max(0.0, counted_s)
-        answer = Answer(
+        answer = HostAnswer(
             host=0,
             version=self._plan.version,
             lanes=self._plan.lanes,

@@ -14,7 +14,7 @@ from penstock.domain.value import Doc, Value
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cycle(Value):
+class LaneCycle(Value):
     """One lane from one micro-batch to the next."""
 
     checks_types = False  # there are many
@@ -66,7 +66,7 @@ class Cycles:
     _landed_s: float | None = None
     _behind: frozenset[int] = frozenset()
 
-    def landed(self, report: BatchReport, at_s: float, at_ms: int) -> tuple[Cycle, ...]:
+    def landed(self, report: BatchReport, at_s: float, at_ms: int) -> tuple[LaneCycle, ...]:
         """The cycles of the lanes of a micro-batch, in their order. It was landed at `at_s` by the
         monotonic clock, which is `at_ms` in Unix time."""
         took_s = 0.0 if self._landed_s is None else at_s - self._landed_s
@@ -79,10 +79,10 @@ class Cycles:
         """The host did not go on at once: there was nothing to read, or no broker answered."""
         self._behind = frozenset()
 
-    def _cycle(self, report: LaneReport, took_s: float, at_ms: int) -> Cycle:
+    def _cycle(self, report: LaneReport, took_s: float, at_ms: int) -> LaneCycle:
         was_behind = report.lane in self._behind
         ages_s = report.ages_s(at_ms)
-        return Cycle(
+        return LaneCycle(
             lane=report.lane,
             took_s=took_s,
             is_saturated=was_behind and report.is_behind and not report.troubles,

@@ -22,7 +22,8 @@ class Decoder(Value, ABC):
 
     @abstractmethod
     def decoding(self, host: Any) -> Any:
-        """Make the `lake.decoders.Decoding` that does the work. `host` runs third-party code."""
+        """Make the `penstock.Decoding` that does the work. `host`, a `penstock.DecoderHost`, runs
+        third-party code."""
 
     def completed(self, read: Callable[[str], str]) -> Decoder:
         """A copy that contains the content of its files, since lanes do not have the files; `read`

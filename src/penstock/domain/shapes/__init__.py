@@ -1,5 +1,5 @@
 """Shapes that a campaign's figures should show. One file per kind."""
 
-from penstock.domain.shapes.shape import Finding, Point, Shape
+from penstock.domain.shapes.shape import CurvePoint, Finding, Shape
 
-__all__ = ["Finding", "Point", "Shape"]
+__all__ = ["CurvePoint", "Finding", "Shape"]

@@ -8,12 +8,12 @@ from typing import Annotated
 
 from penstock.domain.shapes.limits import Limits
 from penstock.domain.shapes.places import Place, axis_text, find, nowhere
-from penstock.domain.shapes.shape import Finding, Point, Shape
+from penstock.domain.shapes.shape import CurvePoint, Finding, Shape
 from penstock.domain.value import Doc
 
 
 @dataclass(frozen=True, kw_only=True)
-class Between(Limits, Shape):
+class BetweenShape(Limits, Shape):
     """The figure is within its limits at every named place."""
 
     kind = "between"
@@ -23,7 +23,7 @@ class Between(Limits, Shape):
     def places(self) -> tuple[Place, ...]:
         return self.at
 
-    def check(self, points: Sequence[Point]) -> Finding:
+    def check(self, points: Sequence[CurvePoint]) -> Finding:
         judged = list(points)
         if self.at:
             chosen = [point for place in self.at if (point := find(points, place)) is not None]

@@ -8,7 +8,7 @@ from penstock.domain.shapes.pair import Pair
 
 
 @dataclass(frozen=True, kw_only=True)
-class Difference(Pair):
+class DifferenceShape(Pair):
     """figure(of) - figure(to) is within the limits; negative where `of` has less."""
 
     kind = "difference"

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from penstock.domain.shapes.places import Place, axis_text, is_at, nowhere
-from penstock.domain.shapes.shape import Finding, Point, Shape
+from penstock.domain.shapes.shape import CurvePoint, Finding, Shape
 from penstock.domain.value import Bound, Doc
 
 
 @dataclass(frozen=True, kw_only=True)
-class Flat(Shape):
+class FlatShape(Shape):
     """Every point differs from the mean of all by at most `within` times that mean."""
 
     kind = "flat"
@@ -24,7 +24,7 @@ class Flat(Shape):
     def places(self) -> tuple[Place, ...]:
         return tuple(place for place in (self.first, self.last) if place is not None)
 
-    def check(self, points: Sequence[Point]) -> Finding:
+    def check(self, points: Sequence[CurvePoint]) -> Finding:
         begins = _index(points, self.first, 0)
         closes = _index(points, self.last, len(points) - 1)
         if begins is None or closes is None:
@@ -48,7 +48,7 @@ class Flat(Shape):
         )
 
 
-def _index(points: Sequence[Point], place: Place | None, otherwise: int) -> int | None:
+def _index(points: Sequence[CurvePoint], place: Place | None, otherwise: int) -> int | None:
     if place is None:
         return otherwise
     return next((i for i, point in enumerate(points) if is_at(point, place)), None)

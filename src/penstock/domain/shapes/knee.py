@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from penstock.domain.shapes.places import Place, axis_text, find, nowhere
-from penstock.domain.shapes.shape import Finding, Point, Shape
+from penstock.domain.shapes.shape import CurvePoint, Finding, Shape
 from penstock.domain.value import Bound, Doc
 
 
 @dataclass(frozen=True, kw_only=True)
-class Knee(Shape):
+class KneeShape(Shape):
     """Up to `at` no point is further than `before` from the first; from there to the last point
     the figure changes by `after` or more: upwards if `after` is positive, else downwards."""
 
@@ -29,7 +29,7 @@ class Knee(Shape):
     def places(self) -> tuple[Place, ...]:
         return (self.at,)
 
-    def check(self, points: Sequence[Point]) -> Finding:
+    def check(self, points: Sequence[CurvePoint]) -> Finding:
         bend = find(points, self.at)
         if bend is None:
             return nowhere(self.figure, self.over, self.places, points)

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Annotated
 
 from penstock.domain.shapes.places import axis_text
-from penstock.domain.shapes.shape import Finding, Point, Shape
+from penstock.domain.shapes.shape import CurvePoint, Finding, Shape
 from penstock.domain.value import Bound, Doc
 
 
@@ -22,7 +22,7 @@ class _Monotone(Shape, ABC):
         float, Bound(ge=0), Doc("how far a point may lie on the wrong side of the one before")
     ] = 0.0
 
-    def _judge(self, points: Sequence[Point], sign: int, verb: str) -> Finding:
+    def _judge(self, points: Sequence[CurvePoint], sign: int, verb: str) -> Finding:
         means = [point.mean for point in points]
         change = sign * (means[-1] - means[0])
         back = max((sign * (a - b) for a, b in pairwise(means)), default=0.0)
@@ -38,20 +38,20 @@ class _Monotone(Shape, ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Falls(_Monotone):
+class FallsShape(_Monotone):
     """The figure gets smaller along the axis."""
 
     kind = "falls"
 
-    def check(self, points: Sequence[Point]) -> Finding:
+    def check(self, points: Sequence[CurvePoint]) -> Finding:
         return self._judge(points, -1, "fall")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rises(_Monotone):
+class RisesShape(_Monotone):
     """The figure gets larger along the axis."""
 
     kind = "rises"
 
-    def check(self, points: Sequence[Point]) -> Finding:
+    def check(self, points: Sequence[CurvePoint]) -> Finding:
         return self._judge(points, 1, "rise")

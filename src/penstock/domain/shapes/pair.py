@@ -9,7 +9,7 @@ from typing import Annotated
 
 from penstock.domain.shapes.limits import Limits
 from penstock.domain.shapes.places import Place, axis_text, find, nowhere
-from penstock.domain.shapes.shape import Finding, Point, Shape
+from penstock.domain.shapes.shape import CurvePoint, Finding, Shape
 from penstock.domain.value import Doc
 
 
@@ -28,7 +28,7 @@ class Pair(Limits, Shape, ABC):
     def places(self) -> tuple[Place, ...]:
         return (self.of, self.to)
 
-    def check(self, points: Sequence[Point]) -> Finding:
+    def check(self, points: Sequence[CurvePoint]) -> Finding:
         first, second = find(points, self.of), find(points, self.to)
         if first is None or second is None:
             return nowhere(self.figure, self.over, self.places, points)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from penstock.domain.shapes.shape import Finding, Point
+from penstock.domain.shapes.shape import CurvePoint, Finding
 
 # As a scenario writes a value of an axis.
 Place = str | int | float | bool
 
 
-def is_at(point: Point, place: Place) -> bool:
+def is_at(point: CurvePoint, place: Place) -> bool:
     """Whether the point is at that place. A cell's text has six digits, so numbers are compared so."""
     text = str(place).lower() if isinstance(place, bool) else str(place)
     if isinstance(point.x, str):
@@ -22,11 +22,11 @@ def is_at(point: Point, place: Place) -> bool:
         return False
 
 
-def find(points: Sequence[Point], place: Place) -> Point | None:
+def find(points: Sequence[CurvePoint], place: Place) -> CurvePoint | None:
     return next((point for point in points if is_at(point, place)), None)
 
 
-def nowhere(what: str, over: str, places: Sequence[Place], points: Sequence[Point]) -> Finding:
+def nowhere(what: str, over: str, places: Sequence[Place], points: Sequence[CurvePoint]) -> Finding:
     """The finding for a shape that names places which the axis does not have."""
     named = ", ".join(str(place) for place in places if find(points, place) is None)
     known = ", ".join(axis_text(point.x) for point in points)

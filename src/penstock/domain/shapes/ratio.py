@@ -8,7 +8,7 @@ from penstock.domain.shapes.pair import Pair
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ratio(Pair):
+class RatioShape(Pair):
     """figure(of) / figure(to) is within the limits. Use `difference` where both may be 0."""
 
     kind = "ratio"

@@ -12,7 +12,7 @@ from penstock.domain.value import Doc, Value
 
 
 @dataclass(frozen=True)
-class Point:
+class CurvePoint:
     """One cell: its value on the axis, and the figure of each of its repeats."""
 
     x: float | str
@@ -53,5 +53,5 @@ class Shape(Value, ABC):
         return ()
 
     @abstractmethod
-    def check(self, points: Sequence[Point]) -> Finding:
+    def check(self, points: Sequence[CurvePoint]) -> Finding:
         """Judge the points, which are in the order of the axis."""

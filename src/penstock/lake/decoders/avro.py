@@ -8,12 +8,12 @@ from typing import Annotated
 
 from penstock.domain.lake.decoder import Decoder
 from penstock.domain.value import Doc, FieldError
-from penstock.lake.decoded import Decoded, Value
+from penstock.lake.decoded import Decoded, RecordValue
 from penstock.lake.decoders.avro_types import avro_columns
 from penstock.lake.decoders.decoding import Decoding
 from penstock.lake.decoders.registry import Registry, latest_schema
 from penstock.lake.isolated.avro_rows import HEAD_BYTES
-from penstock.lake.isolated.isolation import Host
+from penstock.lake.isolated.isolation import DecoderHost
 from penstock.lake.isolated.process import Recipe
 
 _ROWS = "penstock.lake.isolated.avro_rows:AvroRows"
@@ -48,19 +48,19 @@ class AvroDecoder(Decoder):
         assert self.registry is not None and self.subject is not None
         return replace(self, schema=latest_schema(self.registry, self.subject))
 
-    def decoding(self, host: Host) -> Decoding:
+    def decoding(self, host: DecoderHost) -> Decoding:
         return AvroDecoding(self, host)
 
 
 class AvroDecoding(Decoding):
-    def __init__(self, decoder: AvroDecoder, host: Host) -> None:
+    def __init__(self, decoder: AvroDecoder, host: DecoderHost) -> None:
         text = decoder.schema or ""
         self.schema = avro_columns(text)
         self._registry = Registry(decoder.registry) if decoder.registry else None
         arguments = {"reader": text, "has_head": self._registry is not None}
         self._isolated = host.add(Recipe(_ROWS, arguments, self.schema))
 
-    def decode(self, values: Sequence[Value]) -> Decoded:
+    def decode(self, values: Sequence[RecordValue]) -> Decoded:
         if self._registry is None:
             return self._isolated.decode(values)
         heads = {v[:HEAD_BYTES] for v in values if v is not None and v[:1] == b"\0"}

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from penstock.domain.lake.decoder import Decoder
-from penstock.lake.decoded import Decoded, Value
-from penstock.lake.isolated.isolation import Host
+from penstock.lake.decoded import Decoded, RecordValue
+from penstock.lake.isolated.isolation import DecoderHost
 
 
 class Decoding(ABC):
@@ -19,7 +19,7 @@ class Decoding(ABC):
     schema: pa.Schema
 
     @abstractmethod
-    def decode(self, values: Sequence[Value]) -> Decoded:
+    def decode(self, values: Sequence[RecordValue]) -> Decoded:
         """Decode values. A record without a value (a tombstone) becomes a row of nulls.
 
         What a record decodes to does not depend on the others. Raises `LaneBlocked` if the failure
@@ -31,7 +31,7 @@ class Decoding(ABC):
         return
 
 
-def decoding_of(decoder: Decoder, host: Host) -> Decoding:
+def decoding_of(decoder: Decoder, host: DecoderHost) -> Decoding:
     """Make the decoding of a decoder. `host` runs third-party code."""
     decoding: Decoding = decoder.decoding(host)
     return decoding

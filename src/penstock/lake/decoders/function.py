@@ -10,9 +10,9 @@ from penstock.domain.errors import BadInput, LaneBlocked
 from penstock.domain.lake.decoder import COLUMN_TYPES, Decoder, check_columns
 from penstock.domain.value import Doc
 from penstock.lake.arrow_types import arrow_schema
-from penstock.lake.decoded import Decoded, Value
+from penstock.lake.decoded import Decoded, RecordValue
 from penstock.lake.decoders.decoding import Decoding
-from penstock.lake.isolated.isolation import Host
+from penstock.lake.isolated.isolation import DecoderHost
 from penstock.lake.isolated.process import CannotStart, Recipe
 
 _ROWS = "penstock.lake.isolated.function_rows:FunctionRows"
@@ -36,12 +36,12 @@ class FunctionDecoder(Decoder):
         )
         check_columns(self.columns)
 
-    def decoding(self, host: Host) -> Decoding:
+    def decoding(self, host: DecoderHost) -> Decoding:
         return FunctionDecoding(self, host)
 
 
 class FunctionDecoding(Decoding):
-    def __init__(self, decoder: FunctionDecoder, host: Host) -> None:
+    def __init__(self, decoder: FunctionDecoder, host: DecoderHost) -> None:
         self.schema = arrow_schema(decoder.columns)
         self._host = host
         self._isolated = host.add(Recipe(_ROWS, {"function": decoder.function}, self.schema))
@@ -58,5 +58,5 @@ class FunctionDecoding(Decoding):
                 "it must be importable where the lanes run: install it there, or set PYTHONPATH",
             ) from None
 
-    def decode(self, values: Sequence[Value]) -> Decoded:
+    def decode(self, values: Sequence[RecordValue]) -> Decoded:
         return self._isolated.decode(values)

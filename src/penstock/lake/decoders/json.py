@@ -20,10 +20,10 @@ from penstock.domain.lake.decoder import COLUMN_TYPES, Decoder, check_columns
 from penstock.domain.value import Doc
 from penstock.lake.arrow_types import arrow_schema
 from penstock.lake.checks import check, leaves
-from penstock.lake.decoded import Decoded, Limits, Value
+from penstock.lake.decoded import Decoded, Limits, RecordValue
 from penstock.lake.decoders.decoding import Decoding
-from penstock.lake.isolated.isolation import Host
-from penstock.lake.rejection import Kind, Rejected, Rejection, rejection_of
+from penstock.lake.isolated.isolation import DecoderHost
+from penstock.lake.rejection import Rejected, Rejection, RejectKind, rejection_of
 
 _NOTHING = b"{}"
 _BOM = b"\xef\xbb\xbf"
@@ -51,7 +51,7 @@ class JsonDecoder(Decoder):
         super().__post_init__()
         check_columns(self.columns)
 
-    def decoding(self, host: Host) -> Decoding:
+    def decoding(self, host: DecoderHost) -> Decoding:
         return JsonDecoding(self, host.limits)
 
 
@@ -65,7 +65,7 @@ class JsonDecoding(Decoding):
             explicit_schema=self.schema, unexpected_field_behavior="ignore"
         )
 
-    def decode(self, values: Sequence[Value]) -> Decoded:
+    def decode(self, values: Sequence[RecordValue]) -> Decoded:
         texts = [_NOTHING if v is None else v.strip(_BLANK) for v in values]
         return self._decode_bounded(texts) if self._object_bytes else self._decode(texts)
 
@@ -79,7 +79,7 @@ class JsonDecoding(Decoding):
                 size_bytes = _STRING.sub(b"", text).count(b"{") * self._object_bytes
             if size_bytes > self._most_bytes:
                 detail = f"its objects take up to {size_bytes / 1e6:.0f} MB as rows"
-                rejected[count] = Rejection(Kind.TOO_MUCH_MEMORY, detail)
+                rejected[count] = Rejection(RejectKind.TOO_MUCH_MEMORY, detail)
             elif count and total_bytes + size_bytes > self._limits.decoded_bytes:
                 break
             else:
@@ -155,7 +155,7 @@ class JsonDecoding(Decoding):
         # ends like this cannot reach into the next (a line end in a string is not JSON), and is one
         # row or more. So if there are as many rows as texts, each text is one row.
         if not all(text.startswith(b"{") and text.endswith(b"}") for text in texts):
-            raise Rejected(Kind.NOT_JSON, "is not a JSON object")
+            raise Rejected(RejectKind.NOT_JSON, "is not a JSON object")
         text = b"\n".join(texts)
         if not text.isascii():
             text.decode()  # the reader accepts any bytes as text, also outside of columns
@@ -164,11 +164,13 @@ class JsonDecoding(Decoding):
         with pyarrow.json.open_json(pa.BufferReader(text), options, self._options) as reader:
             table = reader.read_all()
         if len(table) != len(texts):
-            raise Rejected(Kind.NOT_JSON, f"has {len(table)} values instead of one")
+            raise Rejected(RejectKind.NOT_JSON, f"has {len(table)} values instead of one")
         check(table)
         for name, numbers in leaves(table, pa.types.is_floating):
             if pc.all(pc.is_finite(numbers)).as_py() is False:
-                raise Rejected(Kind.NOT_FINITE, f"{name}: is not finite, or too large for its type")
+                raise Rejected(
+                    RejectKind.NOT_FINITE, f"{name}: is not finite, or too large for its type"
+                )
         return table
 
 
@@ -186,11 +188,11 @@ def _cells(kind: pa.DataType) -> int:
 
 def _check_text(text: bytes) -> None:
     if not (text.startswith(b"{") and text.endswith(b"}")):
-        raise Rejected(Kind.NOT_JSON, "is not a JSON object")
+        raise Rejected(RejectKind.NOT_JSON, "is not a JSON object")
     try:
         text.decode()
     except UnicodeDecodeError as error:
-        raise Rejected(Kind.NOT_UTF8, str(error)) from None
+        raise Rejected(RejectKind.NOT_UTF8, str(error)) from None
 
 
 def _named(error: Exception, places: list[int]) -> int | None:
@@ -202,11 +204,11 @@ def _named(error: Exception, places: list[int]) -> int | None:
 def _why(error: Exception) -> Rejection:
     """The kind of rejection by Arrow's message: there is nothing else to tell it by."""
     if not isinstance(error, pa.ArrowInvalid):
-        return rejection_of(error, Kind.NOT_JSON)
+        return rejection_of(error, RejectKind.NOT_JSON)
     text = _PREFIX.sub("", str(error))
-    kind = Kind.NOT_JSON
+    kind = RejectKind.NOT_JSON
     if text.startswith("Column(") and " was specified twice" in text:
-        kind = Kind.DUPLICATE_KEY
+        kind = RejectKind.DUPLICATE_KEY
     elif text.startswith(("Column(", "Failed to convert")):
-        kind = Kind.WRONG_TYPE
+        kind = RejectKind.WRONG_TYPE
     return Rejection(kind, text)

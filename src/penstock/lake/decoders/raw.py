@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.domain.lake.decoder import Decoder
-from penstock.lake.decoded import Decoded, Value
+from penstock.lake.decoded import Decoded, RecordValue
 from penstock.lake.decoders.decoding import Decoding
-from penstock.lake.isolated.isolation import Host
+from penstock.lake.isolated.isolation import DecoderHost
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,12 +19,12 @@ class RawDecoder(Decoder):
 
     kind = "raw"
 
-    def decoding(self, host: Host) -> Decoding:
+    def decoding(self, host: DecoderHost) -> Decoding:
         return RawDecoding()
 
 
 class RawDecoding(Decoding):
     schema = pa.schema([("value", pa.binary())])
 
-    def decode(self, values: Sequence[Value]) -> Decoded:
+    def decode(self, values: Sequence[RecordValue]) -> Decoded:
         return Decoded(pa.table([pa.array(values, pa.binary())], schema=self.schema))

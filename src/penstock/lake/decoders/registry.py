@@ -20,7 +20,7 @@ from http import HTTPStatus
 from typing import Any
 
 from penstock.domain.errors import BadInput, LaneBlocked
-from penstock.lake.rejection import Kind, Rejection
+from penstock.lake.rejection import Rejection, RejectKind
 
 _TIMEOUT_S = 10
 _REQUESTS_AT_ONCE = 16
@@ -98,7 +98,7 @@ class Registry:
     def _miss(self, number: int, why: str) -> None:
         last = self._missing.get(number)
         for_s = min(2 * last.for_s, _MOST_UNKNOWN_S) if last else _UNKNOWN_S
-        rejection = Rejection(Kind.UNKNOWN_SCHEMA, why)
+        rejection = Rejection(RejectKind.UNKNOWN_SCHEMA, why)
         self._missing[number] = _Missing(rejection, time.monotonic(), for_s)
 
 

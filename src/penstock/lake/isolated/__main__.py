@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from penstock.lake.isolated import wire
 from penstock.lake.isolated.rows import Decoder, Rows
-from penstock.lake.rejection import Kind, Rejection, described
+from penstock.lake.rejection import Rejection, RejectKind, described
 
 _PR_SET_PDEATHSIG = 1
 _READ_BYTES = 1 << 20
@@ -92,7 +92,7 @@ def _serve(lane: Wire, page: memoryview[int]) -> None:
         meta, table = request
         decoder = decoders[meta["recipe"]]
         for number, kind, detail in meta["blamed"]:
-            decoder.rows.blame(number, Rejection(Kind(kind), detail))
+            decoder.rows.blame(number, Rejection(RejectKind(kind), detail))
         for i, (number, text) in enumerate(meta["schemas"]):
             at(wire.LEARNING - i)
             decoder.rows.learn(number, text)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from penstock.lake.isolated.avro_check import checker
 from penstock.lake.isolated.avro_defaults import convert_defaults
 from penstock.lake.isolated.avro_logical import resolve
-from penstock.lake.rejection import Kind, Rejected, Rejection, described
+from penstock.lake.rejection import Rejected, Rejection, RejectKind, described
 
 # Confluent's wire format: a zero, then the number of the schema in four bytes.
 HEAD_BYTES = 5
@@ -27,7 +27,7 @@ class _Writer:
 
 
 class AvroRows:
-    kind = Kind.NOT_AVRO
+    kind = RejectKind.NOT_AVRO
 
     def __init__(self, _schema: pa.Schema, reader: str, has_head: bool) -> None:
         """`has_head`: values begin with the number of their schema."""
@@ -49,7 +49,7 @@ class AvroRows:
             raise  # other data in this process may have caused it
         except Exception as error:  # of fastavro's many kinds
             detail = f"schema {number} cannot be used: {described(error)}"
-            self.blame(number, Rejection(Kind.UNKNOWN_SCHEMA, detail))
+            self.blame(number, Rejection(RejectKind.UNKNOWN_SCHEMA, detail))
 
     def blame(self, number: int, rejection: Rejection) -> None:
         self._writers[number] = rejection
@@ -61,19 +61,19 @@ class AvroRows:
         try:
             writer.check(value, start)
         except ValueError as error:
-            raise Rejected(Kind.NOT_AVRO, str(error)) from None
+            raise Rejected(RejectKind.NOT_AVRO, str(error)) from None
         source = io.BytesIO(value)
         source.seek(start)
         reader = None if writer is self._own else self._own.schema
         try:
             row: Any = fastavro.schemaless_reader(source, writer.schema, reader)
         except UnicodeDecodeError as error:
-            raise Rejected(Kind.NOT_UTF8, described(error)) from None
+            raise Rejected(RejectKind.NOT_UTF8, described(error)) from None
         return dict(row)
 
     def _writer_of(self, value: bytes) -> _Writer:
         if len(value) < HEAD_BYTES or value[0] != 0:
-            raise Rejected(Kind.NOT_AVRO, "does not begin with the number of a schema")
+            raise Rejected(RejectKind.NOT_AVRO, "does not begin with the number of a schema")
         writer = self._writers[int.from_bytes(value[1:HEAD_BYTES], "big")]
         if isinstance(writer, Rejection):
             raise Rejected(writer.kind, writer.detail)

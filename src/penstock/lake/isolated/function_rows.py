@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.lake.isolated.strict import strict
-from penstock.lake.rejection import Kind, Rejected, Rejection
+from penstock.lake.rejection import Rejected, Rejection, RejectKind
 
 
 class FunctionRows:
-    kind = Kind.FUNCTION_FAILED
+    kind = RejectKind.FUNCTION_FAILED
 
     def __init__(self, schema: pa.Schema, function: str) -> None:
         self._function = _find(function)
@@ -32,20 +32,20 @@ class FunctionRows:
             return None
         if not isinstance(returned, Mapping):
             what = f"{type(returned).__name__} instead of a dict or None"
-            raise Rejected(Kind.FUNCTION_FAILED, f"returned {what}")
+            raise Rejected(RejectKind.FUNCTION_FAILED, f"returned {what}")
         row = dict(returned)
         for key in row:
             # Most likely a mistake (b"id" for "id") that would make the column null.
             if not isinstance(key, str):
                 what = f"a dict with the key {key!r}, which is not text"
-                raise Rejected(Kind.FUNCTION_FAILED, f"returned {what}")
+                raise Rejected(RejectKind.FUNCTION_FAILED, f"returned {what}")
         for name, convert in self._strict:
             cell = row.get(name)
             if cell is not None:
                 try:
                     row[name] = convert(cell)
                 except (TypeError, ValueError, OverflowError) as error:
-                    raise Rejected(Kind.WRONG_TYPE, f"{name}: {error}") from None
+                    raise Rejected(RejectKind.WRONG_TYPE, f"{name}: {error}") from None
         return row
 
 

@@ -17,10 +17,10 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.domain.errors import LaneBlocked
-from penstock.lake.decoded import Decoded, Limits, Value
+from penstock.lake.decoded import Decoded, Limits, RecordValue
 from penstock.lake.isolated import wire
 from penstock.lake.isolated.process import CannotStart, DecoderProcess, Died, Recipe
-from penstock.lake.rejection import Kind, Rejection
+from penstock.lake.rejection import Rejection, RejectKind
 
 # Decoded at a time: rows in Python are many times larger than their bytes.
 _MOST_RECORDS, _MOST_BYTES = 5000, 4_000_000
@@ -40,7 +40,7 @@ class _Part:
         return self.stop - self.start
 
 
-class Host:
+class DecoderHost:
     """The decoder process of a lane, for all of its streams. Started when it is needed, and again
     when it has died; kept from one micro-batch to the next."""
 
@@ -96,7 +96,7 @@ class Host:
 class Isolated:
     """One recipe of a host."""
 
-    def __init__(self, host: Host, index: int, schema: pa.Schema) -> None:
+    def __init__(self, host: DecoderHost, index: int, schema: pa.Schema) -> None:
         self._host, self._index, self._schema = host, index, schema
         # Registry schemas that the process of this generation knows.
         self._known: dict[int, str | Rejection] = {}
@@ -106,7 +106,7 @@ class Isolated:
         self._blamed: dict[int, Rejection] = {}
 
     def decode(
-        self, values: Sequence[Value], schemas: Mapping[int, str | Rejection] | None = None
+        self, values: Sequence[RecordValue], schemas: Mapping[int, str | Rejection] | None = None
     ) -> Decoded:
         """`schemas`: number → schema text of the registry, or why there is none."""
         # There may be any number of missing schemas; they are sent again when a record names them.
@@ -115,7 +115,10 @@ class Isolated:
         return self._decode(values, schemas or {}, [*_parts(values)][::-1])
 
     def _decode(
-        self, values: Sequence[Value], schemas: Mapping[int, str | Rejection], todo: Sequence[_Part]
+        self,
+        values: Sequence[RecordValue],
+        schemas: Mapping[int, str | Rejection],
+        todo: Sequence[_Part],
     ) -> Decoded:
         tables = [self._schema.empty_table()]
         rejected: dict[int, Rejection] = {}
@@ -151,7 +154,10 @@ class Isolated:
         )
 
     def _ask(
-        self, values: Sequence[Value], is_careful: bool, schemas: Mapping[int, str | Rejection]
+        self,
+        values: Sequence[RecordValue],
+        is_careful: bool,
+        schemas: Mapping[int, str | Rejection],
     ) -> Decoded:
         try:
             self._host.start()
@@ -181,7 +187,7 @@ class Isolated:
             self._schema_deaths.pop(n, None)
         return Decoded(
             columns,
-            {place: Rejection(Kind(kind), why) for place, kind, why in answer["rejected"]},
+            {place: Rejection(RejectKind(kind), why) for place, kind, why in answer["rejected"]},
             frozenset(answer["ignored"]),
         )
 
@@ -189,10 +195,10 @@ class Isolated:
         deaths = self._schema_deaths[number] = self._schema_deaths.get(number, 0) + 1
         if deaths >= _TRIES:
             detail = f"schema {number} cannot be parsed: it {died.rejection.detail}"
-            self._blamed[number] = Rejection(Kind.UNKNOWN_SCHEMA, detail)
+            self._blamed[number] = Rejection(RejectKind.UNKNOWN_SCHEMA, detail)
 
 
-def _parts(values: Sequence[Value]) -> Iterator[_Part]:
+def _parts(values: Sequence[RecordValue]) -> Iterator[_Part]:
     start, size = 0, 0
     for place, value in enumerate(values):
         if size >= _MOST_BYTES or place - start >= _MOST_RECORDS:

@@ -23,7 +23,7 @@ import pyarrow as pa
 from penstock.domain.errors import PenstockError
 from penstock.lake.decoded import Limits
 from penstock.lake.isolated import wire
-from penstock.lake.rejection import Kind, Rejection
+from penstock.lake.rejection import Rejection, RejectKind
 
 _MODULE = "penstock.lake.isolated"
 # Long, since it imports what a user's function imports.
@@ -183,7 +183,7 @@ class DecoderProcess:
             # A function, or a process that it forked, wrote to our pipe.
             self.close()
             detail = f"the decoder process gave an answer that cannot be read: {error}"
-            raise Died(wire.IDLE, Rejection(Kind.DECODER_DIED, detail)) from None
+            raise Died(wire.IDLE, Rejection(RejectKind.DECODER_DIED, detail)) from None
         except BaseException:
             # Also after Ctrl-C: the next answer could not be assigned to a request any more.
             self.close()
@@ -220,7 +220,7 @@ class DecoderProcess:
             elif watch.spent_s() >= patience_s:
                 at = self._page[0]
                 self.close()
-                raise Died(at, Rejection(Kind.TOO_SLOW, f"took longer than {patience_s:g} s"))
+                raise Died(at, Rejection(RejectKind.TOO_SLOW, f"took longer than {patience_s:g} s"))
 
     def _write(self, rest: deque[memoryview]) -> int:
         """The bytes written. A broken pipe is noticed when the answer is read."""
@@ -253,10 +253,10 @@ class DecoderProcess:
         except subprocess.TimeoutExpired:
             code = None
         self.close()
-        why = Rejection(Kind.DECODER_DIED, f"ended the decoder process ({_how(code)})")
+        why = Rejection(RejectKind.DECODER_DIED, f"ended the decoder process ({_how(code)})")
         if code == wire.OUT_OF_MEMORY_EXIT:
             detail = f"exhausted the memory of {self._limits.record_memory_mb} MB"
-            why = Rejection(Kind.TOO_MUCH_MEMORY, detail)
+            why = Rejection(RejectKind.TOO_MUCH_MEMORY, detail)
         return Died(at, why)
 
 

@@ -8,16 +8,16 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from penstock.lake.checks import check
-from penstock.lake.decoded import Decoded, Value
+from penstock.lake.decoded import Decoded, RecordValue
 from penstock.lake.isolated.wire import BUILDING
-from penstock.lake.rejection import Kind, Rejected, Rejection, is_for_memory, rejection_of
+from penstock.lake.rejection import Rejected, Rejection, RejectKind, is_for_memory, rejection_of
 
 
 class Rows(Protocol):
     """A kind of rows; made from the schema of the columns and the arguments of the recipe."""
 
     # Kind of rejection for errors of `row` that do not have one.
-    kind: Kind
+    kind: RejectKind
 
     def learn(self, number: int, text: str) -> None:
         """Add a schema of the registry."""
@@ -39,7 +39,7 @@ class Decoder:
     def __init__(self, rows: Rows, schema: pa.Schema, at: Callable[[int], None]) -> None:
         self.rows, self._schema, self._at = rows, schema, at
 
-    def decode(self, values: Sequence[Value], *, is_careful: bool) -> Decoded:
+    def decode(self, values: Sequence[RecordValue], *, is_careful: bool) -> Decoded:
         """`is_careful`: one by one, since trying all at once has ended the process."""
         if not is_careful:
             # Its error would hold on to all rows made so far.
@@ -49,19 +49,19 @@ class Decoder:
                 pass
         return self._one_by_one(values)
 
-    def _all_at_once(self, values: Sequence[Value]) -> Decoded:
+    def _all_at_once(self, values: Sequence[RecordValue]) -> Decoded:
         rows, rejected, ignored = self._each(values, None)
         columns = pa.Table.from_pylist(rows, self._schema)
         check(columns)
         return Decoded(columns, rejected, ignored)
 
-    def _one_by_one(self, values: Sequence[Value]) -> Decoded:
+    def _one_by_one(self, values: Sequence[RecordValue]) -> Decoded:
         tables, rejected, ignored = self._each(values, self._table)
         columns = pa.concat_tables([self._schema.empty_table(), *tables]).combine_chunks()
         return Decoded(columns, rejected, ignored)
 
     def _each(
-        self, values: Sequence[Value], build: Callable[[dict[str, Any]], Any] | None
+        self, values: Sequence[RecordValue], build: Callable[[dict[str, Any]], Any] | None
     ) -> tuple[list[Any], dict[int, Rejection], frozenset[int]]:
         """The rows, or what `build` makes of each; and which records are rejected or left out."""
         made: list[Any] = []
@@ -85,12 +85,12 @@ class Decoder:
         try:
             made = pa.Table.from_pylist([row], self._schema)
         except Exception as error:
-            raise Rejected(Kind.WRONG_TYPE, rejection_of(error).detail) from None
+            raise Rejected(RejectKind.WRONG_TYPE, rejection_of(error).detail) from None
         check(made)
         return made
 
 
-def _rejection_of(error: BaseException, kind: Kind) -> Rejection:
+def _rejection_of(error: BaseException, kind: RejectKind) -> Rejection:
     if is_for_memory(error):
         raise MemoryError from None
     return rejection_of(error, kind)

@@ -11,6 +11,15 @@ predict    the distributions that a run would measure, with intervals, or that i
 
 from penstock.models.path.physics import Physics
 from penstock.models.path.simulate import PathTimes, simulate
-from penstock.models.path.spec import Arrivals, Line, Lines, Machines, PathSpec
+from penstock.models.path.spec import Arrivals, Line, Lines, PathSpec, SimulatedMachines
 
-__all__ = ["Arrivals", "Line", "Lines", "Machines", "PathSpec", "PathTimes", "Physics", "simulate"]
+__all__ = [
+    "Arrivals",
+    "Line",
+    "Lines",
+    "PathSpec",
+    "PathTimes",
+    "Physics",
+    "SimulatedMachines",
+    "simulate",
+]

@@ -11,7 +11,14 @@ from penstock.domain.run import RunSpec
 from penstock.models.path.from_run import path_arrivals, path_lines, path_spec
 from penstock.models.path.physics import Physics
 from penstock.models.path.simulate import PathTimes, simulate
-from penstock.models.path.spec import Arrivals, ClientName, Floats, Lines, Machines, PathSpec
+from penstock.models.path.spec import (
+    Arrivals,
+    ClientName,
+    Floats,
+    Lines,
+    PathSpec,
+    SimulatedMachines,
+)
 
 LATENCIES = ("produce", "commit", "end_to_end")
 # Simulated beforehand and not counted, so that queues are as long as they get.
@@ -58,7 +65,7 @@ class Case:
         )
         return cls(spec, arrivals, path_lines(run, seed))
 
-    def simulate(self, physics: Physics, machines: Machines, seed: int) -> PathTimes:
+    def simulate(self, physics: Physics, machines: SimulatedMachines, seed: int) -> PathTimes:
         return simulate(
             self.spec, self.arrivals, physics, lines=self.lines, machines=machines, seed=seed
         )

@@ -27,7 +27,7 @@ from penstock.domain.value import Bound, Doc, Value
 from penstock.models.path.case import LATENCIES, Case, counted, latency_ms
 from penstock.models.path.physics import Physics
 from penstock.models.path.simulate import PathTimes
-from penstock.models.path.spec import ClientName, Floats, Machines
+from penstock.models.path.spec import ClientName, Floats, SimulatedMachines
 
 PERCENTS = (10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9)
 # From this percentile on, a few pauses and bursts decide.
@@ -89,8 +89,8 @@ class PathModel(Value):
     runs: Annotated[int, Bound(ge=0), Doc("that scatter was found with; 0: normal errors")] = 0
 
     @property
-    def machines(self) -> Machines:
-        return Machines(self.cores, self.is_shared)
+    def machines(self) -> SimulatedMachines:
+        return SimulatedMachines(self.cores, self.is_shared)
 
     @property
     def deviations(self) -> float:
@@ -200,7 +200,7 @@ def predict(
             grows=not (_takes_too_much(model, times) and used is not None and used < 1),
         )
     others = [here.simulate(physics, model.machines, seed) for physics in model.others]
-    free = here.simulate(_FREE, Machines(), seed) if model.scatter else None
+    free = here.simulate(_FREE, SimulatedMachines(), seed) if model.scatter else None
     which = counted(times)
     span_s = float(times.due_s[-1])
     return Prediction(

@@ -13,7 +13,15 @@ from penstock.domain.errors import BadInput
 from penstock.models.path import engine
 from penstock.models.path import tables as layout
 from penstock.models.path.physics import Physics
-from penstock.models.path.spec import Arrivals, Floats, Ints, Line, Lines, Machines, PathSpec
+from penstock.models.path.spec import (
+    Arrivals,
+    Floats,
+    Ints,
+    Line,
+    Lines,
+    PathSpec,
+    SimulatedMachines,
+)
 
 _ACKS = {"0": 0, "1": 1, "all": -1}
 _EVENTS = ("formed", "handled", "appended", "answered", "readable", "received", "seen")
@@ -80,7 +88,7 @@ def simulate(
     physics: Physics,
     *,
     lines: Lines | None = None,
-    machines: Machines | None = None,
+    machines: SimulatedMachines | None = None,
     seed: int = 1,
     until_s: float | None = None,
 ) -> PathTimes:
@@ -88,7 +96,7 @@ def simulate(
     if arrivals.due_s.size == 0:
         raise BadInput("there are no messages to simulate", "use a higher rate or a longer time")
     end_s = float(arrivals.due_s[-1] + PATIENCE_S if until_s is None else until_s)
-    tables = _tables(spec, arrivals, lines or Lines(), machines or Machines())
+    tables = _tables(spec, arrivals, lines or Lines(), machines or SimulatedMachines())
     for name, extra_s in (
         ("connection_lines", physics.client_delay),
         ("follower_lines", physics.broker_delay),
@@ -115,7 +123,7 @@ def _ranges(groups: Ints, count: int) -> tuple[Ints, Ints]:
 
 
 def _tables(
-    spec: PathSpec, arrivals: Arrivals, lines: Lines, machines: Machines
+    spec: PathSpec, arrivals: Arrivals, lines: Lines, machines: SimulatedMachines
 ) -> dict[str, npt.NDArray[Any]]:
     """Everything that the engine works on, by the names of its arguments."""
     messages, producers, brokers = arrivals.due_s.size, spec.producers, spec.brokers

@@ -47,7 +47,7 @@ class Lines:
 
 
 @dataclass(frozen=True)
-class Machines:
+class SimulatedMachines:
     """Cores: of one machine that all share, or of each host; 0: as many as needed."""
 
     cores: int = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.planner.partitioning import Partitioning, Partitions
+from penstock.planner.partitioning import Partitioning, PartitioningSolution
 from penstock.planner.strategies.strategy import Strategy, possible
 
 
@@ -15,7 +15,7 @@ class BroMax(Strategy):
 
     kind = "bro-max"
 
-    def choose(self, problem: Partitioning) -> Partitions:
+    def choose(self, problem: Partitioning) -> PartitioningSolution:
         possible(problem)
         brokers = problem.most_brokers
         return problem.plan(brokers, problem.most_partitions(brokers))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.planner.partitioning import Partitioning, Partitions
+from penstock.planner.partitioning import Partitioning, PartitioningSolution
 from penstock.planner.strategies.strategy import Strategy, possible
 
 
@@ -14,7 +14,7 @@ class BroMin(Strategy):
 
     kind = "bro-min"
 
-    def choose(self, problem: Partitioning) -> Partitions:
+    def choose(self, problem: Partitioning) -> PartitioningSolution:
         possible(problem)
         brokers = problem.fewest_brokers
         assert brokers is not None

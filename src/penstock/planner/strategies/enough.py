@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.planner.partitioning import Partitioning, Partitions
+from penstock.planner.partitioning import Partitioning, PartitioningSolution
 from penstock.planner.strategies.strategy import Strategy, possible
 
 
 @dataclass(frozen=True, kw_only=True)
-class Enough(Strategy):
+class EnoughStrategy(Strategy):
     """The fewest brokers with a solution, and no more partitions than throughput and consumers need:
     partitions can be added later, and never removed."""
 
     kind = "enough"
 
-    def choose(self, problem: Partitioning) -> Partitions:
+    def choose(self, problem: Partitioning) -> PartitioningSolution:
         possible(problem)
         brokers = problem.fewest_brokers
         assert brokers is not None

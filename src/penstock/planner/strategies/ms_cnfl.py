@@ -7,7 +7,7 @@ from random import Random
 from typing import Annotated
 
 from penstock.domain.value import Doc
-from penstock.planner.partitioning import Partitioning, Partitions
+from penstock.planner.partitioning import Partitioning, PartitioningSolution
 from penstock.planner.strategies.strategy import Strategy
 
 # Copies on a broker at most, and partitions per broker.
@@ -22,7 +22,7 @@ class MsCnfl(Strategy):
     kind = "ms-cnfl"
     seed: Annotated[int, Doc("of its draws")] = 1
 
-    def choose(self, problem: Partitioning) -> Partitions:
+    def choose(self, problem: Partitioning) -> PartitioningSolution:
         rng = Random(f"{self.seed}.ms-cnfl")
         most = problem.most_brokers
         by_copies = rng.randint(1, max(1, _MOST_COPIES * most // problem.replication))

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from penstock.domain.value import Value
-from penstock.planner.partitioning import Partitioning, Partitions
+from penstock.planner.partitioning import Partitioning, PartitioningSolution
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,7 +16,7 @@ class Strategy(Value, ABC):
     plugin_group = "penstock.strategies"
 
     @abstractmethod
-    def choose(self, problem: Partitioning) -> Partitions:
+    def choose(self, problem: Partitioning) -> PartitioningSolution:
         """Brokers and partitions; raises `BadInput` with what would help if there is no solution."""
 
 

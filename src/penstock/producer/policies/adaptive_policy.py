@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from penstock.domain.value import Value
-from penstock.producer.situation import Choice, Situation
+from penstock.producer.situation import Adjustment, Situation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,5 +16,5 @@ class AdaptivePolicy(Value, ABC):
     plugin_group = "penstock.adaptive_policies"
 
     @abstractmethod
-    def decide(self, situation: Situation) -> Choice:
+    def decide(self, situation: Situation) -> Adjustment:
         """The configuration for this situation; the present one if nothing better is known."""

@@ -8,17 +8,17 @@ from typing import Annotated
 from penstock.domain.value import Bound, Doc
 from penstock.producer.policies.adaptive_policy import AdaptivePolicy
 from penstock.producer.policies.batch_search import by_batch
-from penstock.producer.situation import Choice, Situation
+from penstock.producer.situation import Adjustment, Situation
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeanLatency(AdaptivePolicy):
+class MeanLatencyBatching(AdaptivePolicy):
     """The largest batch whose *mean* latency is within the limit, whatever its tail does."""
 
     kind = "mean-latency"
     most_batch: Annotated[int, Bound(ge=1), Doc("largest B_S that is looked at")] = 20
 
-    def decide(self, situation: Situation) -> Choice:
+    def decide(self, situation: Situation) -> Adjustment:
         found = by_batch(situation, self.most_batch)
         limit = situation.latency_ms
         within = [
@@ -29,7 +29,7 @@ class MeanLatency(AdaptivePolicy):
         best = max(within, default=1)
         configuration, outlook = found[best]
         allowed = "" if limit is None else f", {limit:g} ms allowed"
-        return Choice(
+        return Adjustment(
             configuration=configuration,
             sentence=(
                 f"batch.num.messages {best} is the largest with a mean latency within the limit: "

@@ -8,7 +8,7 @@ from typing import Annotated
 from penstock.domain.value import Bound, Doc
 from penstock.producer.policies.adaptive_policy import AdaptivePolicy
 from penstock.producer.policies.batch_search import by_batch
-from penstock.producer.situation import Choice, Situation
+from penstock.producer.situation import Adjustment, Situation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,12 +19,12 @@ class ReactiveBatching(AdaptivePolicy):
     kind = "reactive-batching"
     most_batch: Annotated[int, Bound(ge=1), Doc("largest B_S that is looked at")] = 20
 
-    def decide(self, situation: Situation) -> Choice:
+    def decide(self, situation: Situation) -> Adjustment:
         found = by_batch(situation, self.most_batch)
         # The smaller of two that are equal: it has the lower latency.
         best = max(found, key=lambda batch: (found[batch][1].timely_throughput, -batch))
         configuration, outlook = found[best]
-        return Choice(
+        return Adjustment(
             configuration=configuration,
             sentence=(
                 f"batch.num.messages {best} has the highest timely throughput: "

@@ -9,13 +9,13 @@ from typing import Annotated, Literal
 
 from penstock.domain.value import Bound, Doc
 from penstock.producer.policies.adaptive_policy import AdaptivePolicy
-from penstock.producer.situation import Choice, Configuration, Situation
+from penstock.producer.situation import Adjustment, Configuration, Situation
 
 _ACKS: tuple[Literal["0", "1", "all"], ...] = ("0", "1", "all")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stepwise(AdaptivePolicy):
+class StepwiseTuning(AdaptivePolicy):
     """S0's Algorithm 1: acks, then B, T_o and δ, each moved stepwise in the direction in which γ rises,
     until γ is as wanted. The document's inner loop never ends if γ cannot be reached; here a parameter
     is moved at most `most_steps` times, and no further than γ rises."""
@@ -26,7 +26,7 @@ class Stepwise(AdaptivePolicy):
     timeout_step_ms: Annotated[float, Bound(gt=0), Doc("Δ of T_o")] = 500.0
     polling_step_ms: Annotated[float, Bound(gt=0), Doc("Δ of δ")] = 10.0
 
-    def decide(self, situation: Situation) -> Choice:
+    def decide(self, situation: Situation) -> Adjustment:
         best = situation.now
         before = value = self._gamma(situation, best)
         for name in ("acks", "batch_messages", "message_timeout_ms", "polling_ms"):
@@ -50,7 +50,7 @@ class Stepwise(AdaptivePolicy):
                 f"γ rises from {before:.3f} to {value:.3f} ({situation.wanted:g} wanted) with "
                 f"{_changed(situation.now, best)}"
             )
-        return Choice(configuration=best, sentence=sentence, is_enough=is_enough)
+        return Adjustment(configuration=best, sentence=sentence, is_enough=is_enough)
 
     @staticmethod
     def _gamma(situation: Situation, configuration: Configuration) -> float:

@@ -6,9 +6,16 @@ from collections.abc import Sequence
 from dataclasses import fields
 
 from penstock.domain.errors import PenstockError
-from penstock.domain.facts import ClusterFacts, Conditions, FactPoint, Line, Over, Range
+from penstock.domain.facts import (
+    ClusterFacts,
+    FactPoint,
+    FittedLine,
+    MeasuredRange,
+    Over,
+    PointConditions,
+)
 from penstock.domain.grid import LEAST_PARTITION_COUNTS, LEAST_REPEATS, ExperimentGrid
-from penstock.runs.experiments.kinds.experiment_kind import Results, experiment
+from penstock.runs.experiments.kinds.experiment_kind import PointResults, experiment
 from penstock.runs.experiments.points import PointResult, base, conditions, sweep
 from penstock.stats.fit import fit_line, merged_distribution
 
@@ -21,7 +28,7 @@ def assemble(
 ) -> ClusterFacts:
     """The facts. Raises if no point gave any figure."""
     measured = experiment(kind)
-    results_by_point = Results(kind, grid, results)
+    results_by_point = PointResults(kind, grid, results)
     complete = [r for r in results if r.status == "complete"]
     if not complete:
         reasons = dict.fromkeys(r.reason for r in results)
@@ -48,7 +55,7 @@ def assemble(
     )
 
 
-def _line(results: Results, figure: str, over: Over) -> Line | None:
+def _line(results: PointResults, figure: str, over: Over) -> FittedLine | None:
     x: list[float] = []
     y: list[float] = []
     for where in sweep(results.kind, results.grid):
@@ -69,7 +76,7 @@ def _x(result: PointResult, over: Over) -> float | None:
     return float(result.conditions.partitions)
 
 
-def _named_lines(lines: Sequence[Line]) -> dict[str, Line]:
+def _named_lines(lines: Sequence[FittedLine]) -> dict[str, FittedLine]:
     """Those that a planner asks for by name."""
     by_figure = {line.figure: line for line in lines}
     names = {
@@ -85,7 +92,7 @@ def _named_lines(lines: Sequence[Line]) -> dict[str, Line]:
     }
 
 
-def _point(results: Results, where: Conditions) -> FactPoint:
+def _point(results: PointResults, where: PointConditions) -> FactPoint:
     repeats = results.of(where)
     names = dict.fromkeys(name for r in repeats for name in r.figures)
     drawn = dict.fromkeys(name for r in repeats for name in r.distributions)
@@ -108,17 +115,17 @@ def _point(results: Results, where: Conditions) -> FactPoint:
     )
 
 
-def _valid(kind: str, complete: Sequence[PointResult]) -> dict[str, Range]:
+def _valid(kind: str, complete: Sequence[PointResult]) -> dict[str, MeasuredRange]:
     ranges = {}
-    for f in fields(Conditions):
+    for f in fields(PointConditions):
         values = [getattr(r.conditions, f.name) for r in complete]
         numbers = [v for v in values if isinstance(v, int) and v > 0]
         if numbers:
-            ranges[f"{kind}.{f.name}"] = Range(low=min(numbers), high=max(numbers))
+            ranges[f"{kind}.{f.name}"] = MeasuredRange(low=min(numbers), high=max(numbers))
     return ranges
 
 
-def _caveats(results: Results) -> tuple[str, ...]:
+def _caveats(results: PointResults) -> tuple[str, ...]:
     kind, grid = results.kind, results.grid
     caveats = ["brokers and clients shared one machine and competed for its resources"]
     if grid.is_below_minimum:

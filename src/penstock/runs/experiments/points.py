@@ -8,7 +8,7 @@ from itertools import product
 from typing import Annotated, Any, Literal
 
 from penstock.domain import plugins
-from penstock.domain.facts import FACTS_FORMAT, Conditions
+from penstock.domain.facts import FACTS_FORMAT, PointConditions
 from penstock.domain.grid import EXPERIMENTS, ExperimentGrid
 from penstock.domain.metrics import Distribution, Estimate
 from penstock.domain.value import Choice, Doc, FieldError, Value
@@ -26,12 +26,12 @@ _NAMES = {
 
 
 @dataclass(frozen=True)
-class Point:
+class PointRepeat:
     """One measurement that is to be made."""
 
     number: int  # of the conditions, from 1
     repeat: int  # from 0
-    conditions: Conditions
+    conditions: PointConditions
     label: str
 
     @property
@@ -45,7 +45,7 @@ class PointResult(Value):
 
     format: int = FACTS_FORMAT
     experiment: Annotated[str, Choice(EXPERIMENTS)]
-    conditions: Conditions
+    conditions: PointConditions
     repeat: int
     status: Literal["complete", "failed"] = "complete"
     reason: Annotated[str, Doc("why it failed")] = ""
@@ -61,29 +61,29 @@ class PointResult(Value):
     machine: Mapping[str, str | int | float] = field(default_factory=dict)
 
 
-def points(kind: str, grid: ExperimentGrid) -> tuple[Point, ...]:
+def points(kind: str, grid: ExperimentGrid) -> tuple[PointRepeat, ...]:
     """Every point × repeat. Repeats come last, so that each spreads over the whole time."""
     every = conditions(kind, grid)
     labels = _labels(every)
     return tuple(
-        Point(number, repeat, where, labels[number - 1])
+        PointRepeat(number, repeat, where, labels[number - 1])
         for repeat in range(grid.repeats)
         for number, where in enumerate(every, 1)
     )
 
 
-def base(kind: str, grid: ExperimentGrid) -> Conditions:
+def base(kind: str, grid: ExperimentGrid) -> PointConditions:
     """The middle of the star: the first of every axis, the middle one of the partitions."""
     first = {_NAMES[axis]: _first(axis, getattr(grid, axis)) for axis in _axes(kind)}
-    return _with_policy(Conditions(**first), grid)
+    return _with_policy(PointConditions(**first), grid)
 
 
-def sweep(kind: str, grid: ExperimentGrid) -> tuple[Conditions, ...]:
+def sweep(kind: str, grid: ExperimentGrid) -> tuple[PointConditions, ...]:
     """The base with every number of partitions: what lines are fitted over."""
     return tuple(replace(base(kind, grid), partitions=p) for p in sorted(grid.partitions))
 
 
-def conditions(kind: str, grid: ExperimentGrid) -> tuple[Conditions, ...]:
+def conditions(kind: str, grid: ExperimentGrid) -> tuple[PointConditions, ...]:
     """All points of the grid, none twice. More copies than brokers cannot be and is left out."""
     every = _star(kind, grid) if grid.design == "star" else _full(kind, grid)
     possible = [c for c in every if c.replication <= c.brokers]
@@ -97,7 +97,7 @@ def _axes(kind: str) -> tuple[str, ...]:
     return axes
 
 
-def _star(kind: str, grid: ExperimentGrid) -> list[Conditions]:
+def _star(kind: str, grid: ExperimentGrid) -> list[PointConditions]:
     middle = replace(base(kind, grid), policy="")
     every = [replace(c, policy="") for c in sweep(kind, grid)]
     for axis in _axes(kind):
@@ -108,12 +108,12 @@ def _star(kind: str, grid: ExperimentGrid) -> list[Conditions]:
     return every
 
 
-def _full(kind: str, grid: ExperimentGrid) -> list[Conditions]:
+def _full(kind: str, grid: ExperimentGrid) -> list[PointConditions]:
     axes = _axes(kind)
     every = []
     for combination in product(*(getattr(grid, axis) for axis in axes)):
         values = {_NAMES[axis]: value for axis, value in zip(axes, combination, strict=True)}
-        point = Conditions(**values)
+        point = PointConditions(**values)
         every.append(point)
         every += [replace(point, brokers=b) for b in _policy_brokers(grid, point.replication)]
     return every
@@ -126,7 +126,7 @@ def _policy_brokers(grid: ExperimentGrid, copies: int) -> list[int]:
     return [chosen[policy] for policy in grid.policies]
 
 
-def _with_policy(where: Conditions, grid: ExperimentGrid) -> Conditions:
+def _with_policy(where: PointConditions, grid: ExperimentGrid) -> PointConditions:
     if "bro-min" in grid.policies and where.brokers == where.replication:
         return replace(where, policy="bro-min")
     if "bro-max" in grid.policies and where.brokers == max(grid.brokers):
@@ -140,8 +140,8 @@ def _first(axis: str, values: Sequence[Any]) -> Any:
     return values[0]
 
 
-def _labels(every: Sequence[Conditions]) -> list[str]:
+def _labels(every: Sequence[PointConditions]) -> list[str]:
     """What tells each point from the others: partitions=48, message_bytes=1000."""
-    names = [f.name for f in fields(Conditions) if f.name != "policy"]
+    names = [f.name for f in fields(PointConditions) if f.name != "policy"]
     varying = [n for n in names if len({getattr(c, n) for c in every}) > 1] or ["partitions"]
     return [", ".join(f"{n}={getattr(c, n)}" for n in varying) for c in every]

@@ -17,13 +17,13 @@ from confluent_kafka import KafkaException
 from penstock import specs
 from penstock.domain.cluster import ClusterSpec
 from penstock.domain.errors import TestbedError
-from penstock.domain.facts import FACTS_FORMAT, Conditions
+from penstock.domain.facts import FACTS_FORMAT, PointConditions
 from penstock.domain.grid import ExperimentGrid, complete
 from penstock.domain.progress import Progress, silent
 from penstock.domain.warm_up import RequestKind
 from penstock.runs.execute import machine, versions
 from penstock.runs.experiments.kinds import PointJob, experiment
-from penstock.runs.experiments.points import Point, PointResult, points
+from penstock.runs.experiments.points import PointRepeat, PointResult, points
 from penstock.runs.resuming import Step, in_steps, read_about
 from penstock.runs.run_directory import make_directory, set_aside
 from penstock.runs.warm_up import warm_up
@@ -48,19 +48,21 @@ _LOOK_S = 0.5
 
 
 @dataclass(frozen=True)
-class Series:
+class ExperimentSeries:
     """An experiment, its points and the directory that they go to."""
 
     kind: str
     grid: ExperimentGrid
-    points: tuple[Point, ...]
+    points: tuple[PointRepeat, ...]
     path: Path
 
-    def directory(self, point: Point) -> Path:
+    def directory(self, point: PointRepeat) -> Path:
         return self.path / POINTS / point.folder
 
 
-def create(kind: str, grid: ExperimentGrid, parent: Path, text: str | None = None) -> Series:
+def create(
+    kind: str, grid: ExperimentGrid, parent: Path, text: str | None = None
+) -> ExperimentSeries:
     """A new directory for an experiment; `text` is the file as the user wrote it."""
     full = complete(kind, grid)
     planned = points(kind, full)
@@ -69,18 +71,18 @@ def create(kind: str, grid: ExperimentGrid, parent: Path, text: str | None = Non
     write_file(path / SPEC, text if text is not None else specs.dump_yaml(grid))
     about = {"format": FACTS_FORMAT, "experiment": kind, "grid": full}
     write_file(path / EXPERIMENT, specs.dump_json(about))
-    return Series(kind, full, planned, path)
+    return ExperimentSeries(kind, full, planned, path)
 
 
-def reopen(path: Path) -> Series:
+def reopen(path: Path) -> ExperimentSeries:
     """The experiment in a directory, to resume it."""
     data = read_about(path, EXPERIMENT, "an experiment", FACTS_FORMAT)
     kind = str(data.get("experiment"))
     grid = specs.parse(data["grid"], ExperimentGrid, source=str(path / EXPERIMENT))
-    return Series(kind, grid, points(kind, grid), path)
+    return ExperimentSeries(kind, grid, points(kind, grid), path)
 
 
-def results(series: Series) -> list[PointResult]:
+def results(series: ExperimentSeries) -> list[PointResult]:
     """The points that have ended, in order."""
     measured = []
     for point in series.points:
@@ -90,7 +92,7 @@ def results(series: Series) -> list[PointResult]:
     return measured
 
 
-def to_do(series: Series, retry_failed: bool = False) -> list[Point]:
+def to_do(series: ExperimentSeries, retry_failed: bool = False) -> list[PointRepeat]:
     """The points that have not ended yet."""
     done = {
         (result.conditions, result.repeat)
@@ -101,7 +103,7 @@ def to_do(series: Series, retry_failed: bool = False) -> list[Point]:
 
 
 def carry_on(
-    series: Series,
+    series: ExperimentSeries,
     *,
     toolchain: Toolchain | None = None,
     retry_failed: bool = False,
@@ -125,7 +127,11 @@ def carry_on(
 
 
 def _measure(
-    series: Series, point: Point, directory: Path, toolchain: Toolchain, say: Progress
+    series: ExperimentSeries,
+    point: PointRepeat,
+    directory: Path,
+    toolchain: Toolchain,
+    say: Progress,
 ) -> PointResult:
     began = time.monotonic()
     result = PointResult(
@@ -158,7 +164,7 @@ def _measure(
     return replace(result, took_s=time.monotonic() - began)
 
 
-def _kinds(series: Series, where: Conditions) -> Iterator[RequestKind]:
+def _kinds(series: ExperimentSeries, where: PointConditions) -> Iterator[RequestKind]:
     """What is sent to the brokers: messages one by one while latency is measured, batches of them
     at saturation or to fill what consumers will read."""
     settings = series.grid.settings
@@ -180,7 +186,7 @@ def _said(error: TestbedError | KafkaException) -> str:
     return str(error) if isinstance(error, TestbedError) else f"Kafka: {error.args[0].str()}"
 
 
-def _spec(series: Series, point: Point) -> ClusterSpec:
+def _spec(series: ExperimentSeries, point: PointRepeat) -> ClusterSpec:
     return replace(series.grid.cluster, brokers=point.conditions.brokers)
 
 
@@ -194,7 +200,7 @@ def _limit(cluster: Cluster) -> int | None:
     return None
 
 
-def _planned_s(series: Series, left: Sequence[Point]) -> float:
+def _planned_s(series: ExperimentSeries, left: Sequence[PointRepeat]) -> float:
     """By what each point is made of."""
     grid = series.grid
     load_s = grid.warm_up_s + grid.seconds
@@ -205,7 +211,7 @@ def _planned_s(series: Series, left: Sequence[Point]) -> float:
     return len(left) * (kind.beyond_s + warm_up_s + kind.loads * load_s)
 
 
-def failures(series: Series, measured: Sequence[PointResult]) -> list[tuple[str, str]]:
+def failures(series: ExperimentSeries, measured: Sequence[PointResult]) -> list[tuple[str, str]]:
     """What failed, and why."""
     labels = {(point.conditions, point.repeat): point.label for point in series.points}
     return [(labels[r.conditions, r.repeat], r.reason) for r in measured if r.status == "failed"]

@@ -311,7 +311,7 @@ class Lanes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Keep(Algorithm):
+class KeepPacking(Algorithm):
     """Our own: keep what fits, and move only what pays."""
 
     kind = "KEEP"

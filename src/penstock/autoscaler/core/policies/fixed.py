@@ -48,14 +48,14 @@ class _Assignor:
         return Decision(assignment, Trigger.UNASSIGNED, reason)
 
 
-class Range(_Fixed):
+class RangePolicy(_Fixed):
     """Kafka's range assignor."""
 
     kind = "range"
     assign = staticmethod(assign_range)
 
 
-class CooperativeSticky(_Fixed):
+class CooperativeStickyPolicy(_Fixed):
     """Kafka's cooperative-sticky assignor."""
 
     kind = "cooperative-sticky"

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from penstock.autoscaler.core.packing import Algorithm, Assignment, Problem
 from penstock.autoscaler.core.packing.balance import balance
-from penstock.autoscaler.core.packing.keep import Keep
+from penstock.autoscaler.core.packing.keep import KeepPacking
 from penstock.autoscaler.core.packing.problem import CLEARLY, lanes_of, moved_load
 from penstock.autoscaler.core.policy import (
     Caution,
@@ -29,11 +29,11 @@ _UNEVEN = 0.2
 
 
 def _keep() -> Algorithm:
-    return Keep()
+    return KeepPacking()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Packing(Policy):
+class PackingPolicy(Policy):
     """The fewest lanes that keep up with the write speed, moving few partitions."""
 
     kind = "packing"

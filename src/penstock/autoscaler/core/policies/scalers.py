@@ -18,7 +18,7 @@ from penstock.domain.value import Bound, Doc
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hpa(Policy):
+class HpaPolicy(Policy):
     """Kubernetes' rule, ceil(Σ metric / target) (S2, 2.1)."""
 
     kind = "hpa"
@@ -31,7 +31,7 @@ class Hpa(Policy):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lag(Policy):
+class LagPolicy(Policy):
     """KEDA's rule, ceil(lag / threshold)."""
 
     kind = "lag"
@@ -89,7 +89,7 @@ class _Scaler(ABC):
 
 
 class _HpaScaler(_Scaler):
-    def __init__(self, policy: Hpa, settings: Autoscaling) -> None:
+    def __init__(self, policy: HpaPolicy, settings: Autoscaling) -> None:
         super().__init__(policy.period_s)
         self._policy, self._plan_at = policy, settings.plan_at
 
@@ -112,7 +112,7 @@ class _HpaScaler(_Scaler):
 class _LagScaler(_Scaler):
     """Scales in to the highest of the last `down_s` only, which is the HPA's window."""
 
-    def __init__(self, policy: Lag) -> None:
+    def __init__(self, policy: LagPolicy) -> None:
         super().__init__(policy.period_s)
         self._policy = policy
         self._asked: deque[tuple[float, int]] = deque()

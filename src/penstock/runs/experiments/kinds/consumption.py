@@ -28,11 +28,11 @@ from penstock.runs.experiments.kinds.experiment_kind import (
     SHARED_AXES,
     ExperimentKind,
     FactFigure,
-    Format,
+    FigureFormat,
     PointJob,
-    Results,
+    PointResults,
 )
-from penstock.runs.experiments.measured import Measured
+from penstock.runs.experiments.point_figures import PointFigures
 from penstock.runs.experiments.points import base, conditions
 from penstock.runs.experiments.rebalance import GroupEvent, Rest, rebalance_ns, rests
 from penstock.runs.experiments.window import Tally, throughput
@@ -50,7 +50,7 @@ _SETTLE_S = 60.0
 _QUIET_S = 1.0
 
 
-class Consumption(ExperimentKind):
+class ConsumptionExperiment(ExperimentKind):
     """Throughput of a consumer group, and how long it takes to rebalance."""
 
     kind = "consumption"
@@ -85,7 +85,7 @@ class Consumption(ExperimentKind):
         "(group.initial.rebalance.delay.ms=0; default 3 s)",
     )
 
-    def measure(self, job: PointJob) -> Measured:
+    def measure(self, job: PointJob) -> PointFigures:
         """One point."""
         where, grid, directory = job.where, job.grid, job.directory
         job.say("filling the topic")
@@ -144,9 +144,9 @@ class Consumption(ExperimentKind):
             warnings.append(
                 f"{where.consumers - len(busy)} of {where.consumers} consumers got no records"
             )
-        return Measured(figures, warnings=tuple(warnings))
+        return PointFigures(figures, warnings=tuple(warnings))
 
-    def facts(self, results: Results) -> dict[str, object]:
+    def facts(self, results: PointResults) -> dict[str, object]:
         middle = base(results.kind, results.grid)
         lonely = [
             c
@@ -163,7 +163,7 @@ class Consumption(ExperimentKind):
             "rebalance_ms": results.figure(middle, "rebalance_join_ms"),
         }
 
-    def outcome(self, facts: ClusterFacts, text: Format) -> list[str]:
+    def outcome(self, facts: ClusterFacts, text: FigureFormat) -> list[str]:
         parts = []
         if facts.group_mb_per_s is not None:
             parts.append(f"The group reads {text(facts.group_mb_per_s, 'mb_per_s')} at most")

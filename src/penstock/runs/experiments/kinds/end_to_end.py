@@ -9,7 +9,7 @@ from __future__ import annotations
 from penstock.domain.arrivals import ConstantArrivals
 from penstock.domain.consumers import Consumers
 from penstock.domain.errors import TestbedError
-from penstock.domain.facts import COLD, ClusterFacts, Conditions
+from penstock.domain.facts import COLD, ClusterFacts, PointConditions
 from penstock.domain.grid import LEAST_SIZE_SHARE, ExperimentGrid
 from penstock.domain.metrics import Estimate
 from penstock.domain.run import RunSpec
@@ -21,12 +21,12 @@ from penstock.runs.experiments.kinds.experiment_kind import (
     SHARED_AXES,
     ExperimentKind,
     FactFigure,
-    Format,
+    FigureFormat,
     PointJob,
-    Results,
+    PointResults,
     load_of,
 )
-from penstock.runs.experiments.measured import Measured
+from penstock.runs.experiments.point_figures import PointFigures
 from penstock.runs.experiments.points import base
 from penstock.runs.observation import usage
 from penstock.stats.fit import PERCENTILES, distribution, merged_distribution
@@ -35,7 +35,7 @@ from penstock.stats.fit import PERCENTILES, distribution, merged_distribution
 _PARTITIONS = (1, 6, 12, 24, 48)
 
 
-class EndToEnd(ExperimentKind):
+class EndToEndExperiment(ExperimentKind):
     """Latency of streams from producers to consumers, as a distribution."""
 
     kind = "end-to-end"
@@ -64,7 +64,7 @@ class EndToEnd(ExperimentKind):
         FactFigure("end_to_end_ms", "mean", "ms"),
     )
 
-    def measure(self, job: PointJob) -> Measured:
+    def measure(self, job: PointJob) -> PointFigures:
         """One point."""
         run, path = job.run(self.latency_load(job.where, job.grid))
         if run.invalid:
@@ -89,9 +89,9 @@ class EndToEnd(ExperimentKind):
             warnings.append(f"steadiness was not tested: {arrived.untested}")
         if arrived.missing:
             warnings.append(f"{arrived.missing} messages never arrived")
-        return Measured(figures, {"end_to_end": drawn}, tuple(warnings))
+        return PointFigures(figures, {"end_to_end": drawn}, tuple(warnings))
 
-    def latency_load(self, where: Conditions, grid: ExperimentGrid) -> RunSpec:
+    def latency_load(self, where: PointConditions, grid: ExperimentGrid) -> RunSpec:
         return load_of(
             "stream",
             workload(where, grid),
@@ -101,12 +101,12 @@ class EndToEnd(ExperimentKind):
             visibility="off",
         )
 
-    def facts(self, results: Results) -> dict[str, object]:
+    def facts(self, results: PointResults) -> dict[str, object]:
         of_base = results.of(base(results.kind, results.grid))
         drawn = [r.distributions["end_to_end"] for r in of_base if "end_to_end" in r.distributions]
         return {"end_to_end": merged_distribution(drawn)}
 
-    def outcome(self, facts: ClusterFacts, text: Format) -> list[str]:
+    def outcome(self, facts: ClusterFacts, text: FigureFormat) -> list[str]:
         if facts.end_to_end is None:
             return []
         percentiles = facts.end_to_end.percentiles_ms
@@ -114,7 +114,7 @@ class EndToEnd(ExperimentKind):
         return [f"Half of the messages arrive within {half}, 99 % within {most}"]
 
 
-def workload(where: Conditions, grid: ExperimentGrid) -> Workload:
+def workload(where: PointConditions, grid: ExperimentGrid) -> Workload:
     """The streams of one point."""
     least = max(ID_BYTES, round(where.message_bytes * LEAST_SIZE_SHARE))
     return Workload(

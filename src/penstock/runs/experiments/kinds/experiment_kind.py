@@ -11,14 +11,14 @@ from typing import Any, ClassVar, NamedTuple
 from penstock.domain import plugins
 from penstock.domain.cluster import TopicSpec
 from penstock.domain.errors import TestbedError
-from penstock.domain.facts import ClusterFacts, Conditions, Over
+from penstock.domain.facts import ClusterFacts, Over, PointConditions
 from penstock.domain.grid import EXPERIMENTS, ExperimentGrid
 from penstock.domain.metrics import Estimate
 from penstock.domain.progress import Progress, silent
 from penstock.domain.run import Run, RunSpec
 from penstock.domain.workload import Workload
 from penstock.runs.execute import execute
-from penstock.runs.experiments.measured import Measured
+from penstock.runs.experiments.point_figures import PointFigures
 from penstock.runs.experiments.points import PointResult
 from penstock.runs.run_directory import RunDirectory
 from penstock.stats.batch_means import of_repeats
@@ -29,7 +29,7 @@ SHARED_AXES = ("partitions", "message_bytes", "replication", "brokers")
 PARTITIONS = (1, 12, 48, 96, 192)
 
 # An estimate and its unit → text.
-Format = Callable[[Estimate, str], str]
+FigureFormat = Callable[[Estimate, str], str]
 
 
 class FactFigure(NamedTuple):
@@ -41,17 +41,17 @@ class FactFigure(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Results:
+class PointResults:
     """The results of one experiment, by what they were measured at."""
 
     kind: str
     grid: ExperimentGrid
     points: Sequence[PointResult]
 
-    def of(self, where: Conditions) -> list[PointResult]:
+    def of(self, where: PointConditions) -> list[PointResult]:
         return [r for r in self.points if r.conditions == where and r.status == "complete"]
 
-    def figure(self, where: Conditions, name: str) -> Estimate | None:
+    def figure(self, where: PointConditions, name: str) -> Estimate | None:
         repeats = [r.figures[name] for r in self.of(where) if name in r.figures]
         return of_repeats(repeats) if repeats else None
 
@@ -61,7 +61,7 @@ class PointJob:
     """A point that is to be measured: on this cluster, with files in this directory."""
 
     cluster: Cluster
-    where: Conditions
+    where: PointConditions
     grid: ExperimentGrid
     directory: Path
     seed: int
@@ -84,7 +84,7 @@ class PointJob:
 
 
 def load_of(
-    name: str, workload: Workload, where: Conditions, grid: ExperimentGrid, **more: Any
+    name: str, workload: Workload, where: PointConditions, grid: ExperimentGrid, **more: Any
 ) -> RunSpec:
     """The run of a load at a point, on a topic of that name."""
     return RunSpec(
@@ -126,19 +126,19 @@ class ExperimentKind(ABC):
     caveats: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
-    def measure(self, job: PointJob) -> Measured:
+    def measure(self, job: PointJob) -> PointFigures:
         """One point, on a fresh, warm cluster, which is thrown away afterwards."""
 
-    def latency_load(self, where: Conditions, grid: ExperimentGrid) -> RunSpec | None:
+    def latency_load(self, where: PointConditions, grid: ExperimentGrid) -> RunSpec | None:
         """The load whose latency a point has as its distribution; None: points have none."""
         return None
 
-    def facts(self, results: Results) -> dict[str, object]:
+    def facts(self, results: PointResults) -> dict[str, object]:
         """Fields of `ClusterFacts` that single figures give."""
         return {}
 
     @abstractmethod
-    def outcome(self, facts: ClusterFacts, text: Format) -> list[str]:
+    def outcome(self, facts: ClusterFacts, text: FigureFormat) -> list[str]:
         """The outcome in clauses, each with its numbers."""
 
 

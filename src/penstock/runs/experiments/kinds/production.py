@@ -20,7 +20,7 @@ import time
 
 from penstock import specs
 from penstock.domain.arrivals import PoissonArrivals
-from penstock.domain.facts import COLD, ClusterFacts, Conditions
+from penstock.domain.facts import COLD, ClusterFacts, PointConditions
 from penstock.domain.grid import ExperimentGrid
 from penstock.domain.metrics import Estimate
 from penstock.domain.run import RunSpec
@@ -32,12 +32,12 @@ from penstock.runs.experiments.kinds.experiment_kind import (
     SHARED_AXES,
     ExperimentKind,
     FactFigure,
-    Format,
+    FigureFormat,
     PointJob,
-    Results,
+    PointResults,
     load_of,
 )
-from penstock.runs.experiments.measured import Measured
+from penstock.runs.experiments.point_figures import PointFigures
 from penstock.runs.experiments.points import base, sweep
 from penstock.runs.experiments.unavailability import kill_leader
 from penstock.runs.experiments.window import Tally, throughput
@@ -54,7 +54,7 @@ _LEAD_S = 0.3
 _TOPIC = "production"
 
 
-class Production(ExperimentKind):
+class ProductionExperiment(ExperimentKind):
     """Throughput and latency of producers, replication latency, and unavailability after a broker failure."""
 
     kind = "production"
@@ -93,7 +93,7 @@ class Production(ExperimentKind):
         FactFigure("election_longest_ms", "of that election", "ms"),
     )
 
-    def measure(self, job: PointJob) -> Measured:
+    def measure(self, job: PointJob) -> PointFigures:
         """One point. The cluster cannot be used afterwards: a broker is dead."""
         measured = _latency(job)
         job.cluster.create_topic(job.topic(_TOPIC))
@@ -106,10 +106,10 @@ class Production(ExperimentKind):
             measured = measured.joined(_unavailability(job.cluster))
         return measured
 
-    def latency_load(self, where: Conditions, grid: ExperimentGrid) -> RunSpec:
+    def latency_load(self, where: PointConditions, grid: ExperimentGrid) -> RunSpec:
         return _moderate(where, grid)
 
-    def facts(self, results: Results) -> dict[str, object]:
+    def facts(self, results: PointResults) -> dict[str, object]:
         middle = base(results.kind, results.grid)
         # It has nothing to do with partitions, so every point of the sweep measures it.
         detected = [
@@ -127,7 +127,7 @@ class Production(ExperimentKind):
             "detection_ms": of_repeats(detected) if detected else None,
         }
 
-    def outcome(self, facts: ClusterFacts, text: Format) -> list[str]:
+    def outcome(self, facts: ClusterFacts, text: FigureFormat) -> list[str]:
         parts = []
         if facts.producer_mb_per_s is not None:
             figure = text(facts.producer_mb_per_s, "mb_per_s")
@@ -149,7 +149,7 @@ class Production(ExperimentKind):
         return parts
 
 
-def _moderate(where: Conditions, grid: ExperimentGrid) -> RunSpec:
+def _moderate(where: PointConditions, grid: ExperimentGrid) -> RunSpec:
     """The moderate load."""
     per_s = min(grid.latency_per_s, grid.latency_mb_per_s * 1e6 / where.message_bytes)
     workload = Workload(
@@ -161,7 +161,7 @@ def _moderate(where: Conditions, grid: ExperimentGrid) -> RunSpec:
     return load_of("latency", workload, where, grid)
 
 
-def _latency(job: PointJob) -> Measured:
+def _latency(job: PointJob) -> PointFigures:
     grid, where = job.grid, job.where
     run, path = job.run(_moderate(where, grid))
     figures: dict[str, Estimate] = {}
@@ -180,13 +180,13 @@ def _latency(job: PointJob) -> Measured:
     if run.invalid:
         # What the brokers say of themselves holds; what the generator says of time does not.
         warnings += [f"no latency: {why}" for why in run.invalid]
-        return Measured(figures, warnings=tuple(warnings))
+        return PointFigures(figures, warnings=tuple(warnings))
     answers = latencies.acknowledged(path, run)
     if answers.unsteadiness:
         warnings.append(f"no latency: not steady, {answers.unsteadiness}")
         # What a queue that grows makes of them is not a property of the setting.
         figures = {n: f for n, f in figures.items() if n not in ("replication_ms", "visible_ms")}
-        return Measured(figures, warnings=tuple(warnings))
+        return PointFigures(figures, warnings=tuple(warnings))
     if answers.untested:
         warnings.append(f"steadiness was not tested: {answers.untested}")
     figures["latency_ms"] = answers.mean_ms
@@ -194,10 +194,10 @@ def _latency(job: PointJob) -> Measured:
     assert drawn is not None
     if answers.missing:
         warnings.append(f"{answers.missing} messages were not acknowledged")
-    return Measured(figures, {"latency": drawn}, tuple(warnings))
+    return PointFigures(figures, {"latency": drawn}, tuple(warnings))
 
 
-def _saturate(job: PointJob) -> Measured:
+def _saturate(job: PointJob) -> PointFigures:
     cluster, where, grid = job.cluster, job.where, job.grid
     path = job.directory / "saturation"
     path.mkdir()
@@ -231,14 +231,14 @@ def _saturate(job: PointJob) -> Measured:
     }
     drawn = distribution([waits])
     warnings = (f"{failed} messages failed at saturation",) if failed else ()
-    return Measured(figures, {"latency_at_saturation": drawn} if drawn else {}, warnings)
+    return PointFigures(figures, {"latency_at_saturation": drawn} if drawn else {}, warnings)
 
 
-def _unavailability(cluster: Cluster) -> Measured:
+def _unavailability(cluster: Cluster) -> PointFigures:
     outage = kill_leader(cluster, _TOPIC)
     if outage is None:
         why = "unavailability was not measured: only the active controller led partitions"
-        return Measured({}, warnings=(why,))
+        return PointFigures({}, warnings=(why,))
     figures = {
         "led_partitions": float(outage.led_partitions),
         "unavailable_first_ms": outage.first_ms,
@@ -250,4 +250,4 @@ def _unavailability(cluster: Cluster) -> Measured:
             "detection_ms": outage.detection_ms,
             "election_longest_ms": outage.longest_ms - outage.detection_ms,
         }
-    return Measured({name: Estimate(value=value) for name, value in figures.items()})
+    return PointFigures({name: Estimate(value=value) for name, value in figures.items()})

@@ -1,4 +1,4 @@
-"""What a measurement gives: figures, distributions, warnings. Joined to the result of a point."""
+"""What one measurement of a point gives: figures, distributions, warnings."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from penstock.domain.metrics import Distribution, Estimate
 
 
 @dataclass(frozen=True)
-class Measured:
-    """Figures by name, with their unit in it."""
+class PointFigures:
+    """What one measurement of a point gives. Figures have their unit in their name."""
 
     figures: Mapping[str, Estimate]
     distributions: Mapping[str, Distribution] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
-    def joined(self, other: Measured) -> Measured:
-        return Measured(
+    def joined(self, other: PointFigures) -> PointFigures:
+        return PointFigures(
             {**self.figures, **other.figures},
             {**self.distributions, **other.distributions},
             (*self.warnings, *other.warnings),
