@@ -202,18 +202,18 @@ def test_overdue_packets_come_out_with_their_due_time() -> None:
 
 def test_held_packets_of_a_cut_link_are_taken_out() -> None:
     held: Held[str] = Held()
-    lane = held.fifo(30)
-    lane.extend([(30, "a1"), (31, "b1")])
+    fifo = held.fifo(30)
+    fifo.extend([(30, "a1"), (31, "b1")])
     held.push(20, "a2")
     held.push(5, "b2")
     assert sorted(held.remove(lambda item: item.startswith("a"))) == ["a1", "a2"]
-    lane.append((32, "b3"))
+    fifo.append((32, "b3"))
     held.keep_fifos(set())
     assert held.pop_due(40) == ["b1", "b3", "b2"]
     held.keep_fifos({30})
-    assert held.fifo(30) is lane, "a lane in use stays the one that links append to"
+    assert held.fifo(30) is fifo, "a fifo in use stays the one that links append to"
     held.keep_fifos(set())
-    assert held.fifo(30) is not lane
+    assert held.fifo(30) is not fifo
 
 
 class Notes:
