@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import penstock
-from penstock.api import testbeds
+from penstock.api import runs, testbeds
 from penstock.domain.warm_up import RequestKind
 from penstock.testbed.attached import sole_user
 from penstock.testbed.lease import Lease
@@ -55,6 +55,26 @@ def test_a_scenario_on_an_existing_cluster_has_none_to_start(
     with pytest.raises(penstock.BadInput, match="uses an existing cluster") as error:
         penstock.start_testbed(spec)
     assert as_value or "scenario.yaml" in str(error.value)
+
+
+@pytest.mark.parametrize("matrix", [{}, {"workload.arrivals": [{"kind": "recorded", "file": "t"}]}])
+def test_a_value_may_name_files_in_the_working_directory(
+    matrix: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    scenario = penstock.Scenario(
+        name="orders",
+        topic=penstock.TopicSpec(name="orders"),
+        workload=penstock.Workload(arrivals=penstock.RecordedArrivals(file="t"), duration_s=5),
+        matrix=matrix,
+    )
+    with pytest.raises(penstock.BadInput, match="t: no such file"):
+        runs.begin(scenario)
+    Path("t").write_text("0\n1\n4\n")
+    for cell in runs.begin(scenario).cells:
+        assert isinstance(cell.spec.workload.arrivals, penstock.RecordedArrivals)
+        assert cell.spec.workload.arrivals.at_s == (0, 1, 4)
+    assert testbeds.asked_for(scenario)[1]
 
 
 def test_a_limit_needs_a_warm_up() -> None:

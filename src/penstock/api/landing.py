@@ -172,12 +172,10 @@ def land(
 
 
 def load(pipeline: AnyPipeline) -> Pipeline:
-    """Load a pipeline file; a `Pipeline` is returned as it is."""
-    return (
-        pipeline
-        if isinstance(pipeline, Pipeline)
-        else pipeline_file.load(as_path("pipeline", pipeline))
-    )
+    """A pipeline from a file or a value, with what stands in the files that it names."""
+    if isinstance(pipeline, Pipeline):
+        return pipeline_file.completed(pipeline)
+    return pipeline_file.load(as_path("pipeline", pipeline))
 
 
 class _Alarms:

@@ -19,7 +19,7 @@ from penstock.domain.progress import Progress, silent
 from penstock.domain.run import RunSpec
 from penstock.domain.scenario import Scenario
 from penstock.domain.settings import ProducerSettings
-from penstock.load import schedule
+from penstock.load import scenario_file
 from penstock.load.compressibility import compression_ratio
 from penstock.models.fitted import FittedModel, check_alike
 from penstock.models.forecast import Forecast, Judged, judge
@@ -340,12 +340,11 @@ _SHORT = {
 
 def _scenario(scenario: AnyPath | Scenario | None, model: FittedModel) -> Scenario:
     if isinstance(scenario, Scenario):
-        return scenario
+        return scenario_file.completed(scenario)
     if scenario is None:
         lightest = min(model.observations, key=lambda one: one.messages_per_s)
         return specs.parse(specs.to_data(lightest.spec), Scenario, "model")
-    file = as_path("scenario", scenario)
-    return schedule.resolve_scenario(specs.load(file, Scenario), file.parent)
+    return scenario_file.load(as_path("scenario", scenario))
 
 
 def _data(one: Forecast) -> dict[str, Any]:
