@@ -19,6 +19,7 @@ from penstock.domain.progress import Progress, silent
 from penstock.domain.run import RunSpec
 from penstock.domain.scenario import Scenario
 from penstock.domain.settings import ProducerSettings
+from penstock.domain.value import fitting, several
 from penstock.load import scenario_file
 from penstock.load.compressibility import compression_ratio
 from penstock.models.fitted import FittedModel, check_alike
@@ -161,12 +162,16 @@ def predict(
     calibration run is changed. `other`: what others send to the cluster, on top of the traffic that it
     had during the calibration. Faults of the scenario are left out.
     """
+    fitting("settings", settings, Mapping[str, Any] | None)
+    fitting("sweep", sweep, Mapping[str, Any] | None)
+    fitting("client", client, ClientName)
+    fitting("other", other, OtherTraffic)
     fitted = model if isinstance(model, FittedModel) else read_model(model)
     base = _scenario(scenario, fitted)
     if sweep and len(sweep) > 1:
         raise BadInput(f"sweep: {', '.join(sweep)}: one name at a time", "give the others fixed")
     changed = {axis(name): (value,) for name, value in (settings or {}).items()}
-    swept = {axis(name): tuple(values) for name, values in (sweep or {}).items()}
+    swept = {axis(name): several(f"sweep.{name}", values) for name, values in (sweep or {}).items()}
     matrix = {**base.matrix, **changed, **swept}
     asked = replace(base, matrix=matrix, repeats=1, repeat_first=False, expect=())
     path = fitted.path
@@ -198,9 +203,10 @@ def predict_runs(
     on_progress: Progress = silent,
 ) -> JudgedRuns:
     """Predict runs that were measured, and show both side by side."""
+    places = [as_path("paths", path) for path in several("paths", paths)]
     fitted = model if isinstance(model, FittedModel) else read_model(model)
     judged = []
-    for directory in find_runs([as_path("paths", path) for path in paths]):
+    for directory in find_runs(places):
         on_progress(f"predicting {directory.path}")
         seen = observation(directory)
         check_alike([*fitted.observations, seen])
