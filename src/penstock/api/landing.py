@@ -20,8 +20,8 @@ from penstock.autoscaler.scaling import scaled
 from penstock.domain.errors import TooManyRejects
 from penstock.domain.lake.pipeline import Pipeline
 from penstock.domain.progress import Progress, silent
-from penstock.domain.value import FieldError, unknown_choice
-from penstock.lake import pipeline_file
+from penstock.domain.value import FieldError, fitting, unknown_choice
+from penstock.lake import pipeline_file, secrets
 from penstock.lake.checkpoint import Blocker
 from penstock.lake.landing import Landed
 from penstock.lake.metrics import Metrics
@@ -111,7 +111,9 @@ def land(
     from penstock.lake import query
     from penstock.lake.executors import ONE_LANE_EACH, Executors
 
-    listener = listener or Listener()
+    spark_config = fitting("spark_config", spark_config or {}, Mapping[str, Any])
+    secrets.check_spark_config(spark_config)
+    listener = fitting("listener", listener, Listener | None) or Listener()
     ended = ended or threading.Event()
     checked = load(pipeline)
     if autoscale not in (None, "inside", "outside"):
@@ -145,7 +147,7 @@ def land(
                 config={
                     **query.SPARK_CONFIG,
                     **(ONE_LANE_EACH if autoscale else {}),
-                    **(spark_config or {}),
+                    **spark_config,
                 },
             )
         )
