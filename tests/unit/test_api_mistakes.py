@@ -159,7 +159,8 @@ def test_a_secret_of_sparks_is_refused(as_option: bool, tmp_path: Path) -> None:
         if as_option:
             arguments = ["pipeline", "run", str(file), "--conf", f"{name}={secret}"]
             CliRunner().invoke(command, arguments, standalone_mode=False, catch_exceptions=False)
-        penstock.land(pipeline(tmp_path), spark_config={name: secret})
+        else:
+            penstock.land(pipeline(tmp_path), spark_config={name: secret})
     assert secret not in str(refused.value)
 
 
