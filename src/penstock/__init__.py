@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from penstock.api.machine import doctor as doctor
     from penstock.api.models import Fit as Fit
     from penstock.api.models import fit_model as fit_model
+    from penstock.api.models import plot_model as plot_model
     from penstock.api.models import read_model as read_model
     from penstock.api.plugin_list import Plugin as Plugin
     from penstock.api.plugin_list import plugins as plugins

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,59 @@ def test_one_name_is_not_a_list_of_names(tmp_path: Path) -> None:
         penstock.reland(pipeline(tmp_path), topics="orders")
     with pytest.raises(penstock.BadInput, match="gone_writers: 'x' must be a list"):
         penstock.compact(pipeline(tmp_path), gone_writers="x")
+
+
+@pytest.mark.parametrize(
+    ("call", "problem"),
+    [
+        (lambda: penstock.observe(3), "cluster: 3 must be a Cluster"),
+        (lambda: penstock.health(3), "cluster: 3 must be a Cluster or an ExistingCluster"),
+        (lambda: penstock.calibrate(cluster=3), "cluster: 3 must be a ClusterSpec"),
+        (lambda: penstock.calibrate(existing="x:1"), "existing: 'x:1' must be an Existing"),
+        (lambda: penstock.calibrate(repeats="a"), "repeats: 'a' must be a whole number"),
+        (lambda: penstock.calibrate(most_runs="a"), "most_runs: 'a' must be a whole number"),
+        (lambda: penstock.experiment("production", grid=3), "grid: 3 must be a file or an Exper"),
+        (lambda: penstock.compact("x", file_mb="a"), "file_mb: 'a' must be a whole number"),
+        (lambda: penstock.compact("x", file_mb=0), "file_mb: 0 must be 1 or more"),
+        (lambda: penstock.compact("x", vacuum_hours="a"), "vacuum_hours: 'a' must be a whole"),
+        (lambda: penstock.capacity(lanes="a"), "lanes: 'a' must be a whole number"),
+        (lambda: penstock.predict(other=3), "other: 3 must be an OtherTraffic"),
+        (lambda: penstock.predict(settings=3), "settings: 3 must be a mapping"),
+        (lambda: penstock.predict_runs("x"), "paths: 'x' must be a list"),
+        (lambda: penstock.manifests("x", 3), "place: 3 must be a KubernetesPlace"),
+        (lambda: penstock.land("x", spark_config=3), "spark_config: 3 must be a mapping"),
+        (lambda: penstock.land("x", listener=3), "listener: 3 must be a Listener"),
+        (lambda: penstock.Cluster(3), "spec: 3 must be a ClusterSpec"),
+        (lambda: penstock.ExistingCluster(3), "bootstrap_servers: 3 must be text"),
+        (
+            lambda: penstock.ExistingCluster("x:1").create_topic("x"),
+            "topic: 'x' must be a TopicSpec",
+        ),
+        (lambda: penstock.FaultInjector(3, []), "cluster: 3 must be a Cluster"),
+        (lambda: penstock.ProfilePlayer(3, 4), "network: 3 must be a network, such as cluster"),
+    ],
+)
+def test_what_a_function_does_not_take_is_refused_by_its_argument(
+    call: Callable[[], object], problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(penstock.FieldError, match=f"^{problem}"):
+        call()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("as_option", [False, True])
+def test_a_secret_of_sparks_is_refused(as_option: bool, tmp_path: Path) -> None:
+    name, secret = "spark.authenticate.secret", "quiet"
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(penstock.dump_yaml(pipeline(tmp_path)))
+    with pytest.raises(penstock.BadInput, match=f"^{name}: would be on Spark's") as refused:
+        if as_option:
+            arguments = ["pipeline", "run", str(file), "--conf", f"{name}={secret}"]
+            CliRunner().invoke(command, arguments, standalone_mode=False, catch_exceptions=False)
+        else:
+            penstock.land(pipeline(tmp_path), spark_config={name: secret})
+    assert secret not in str(refused.value)
 
 
 def test_tidying_up_does_not_hide_why_an_audit_ended() -> None:

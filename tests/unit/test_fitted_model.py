@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from made_up_machine import FITTED, MODEL, RUNS, observed, run_spec
 from penstock import specs
-from penstock.api.models import new_model, read_model
+from penstock.api.models import Fit, new_model, plot_model, read_model
 from penstock.api.prediction import axis, forecast, predict, values_of
 from penstock.cli.model import model as model_command
 from penstock.cli.predict import predict as predict_command
@@ -444,6 +444,10 @@ def test_the_page_of_a_model_has_what_follows_for_throughput_and_disks(tmp_path:
     text = page.read_text()
     for part in ("Fig. 4.9", "Fig. 4.10", "Largest batches at 3 partitions", "hours until 500 GB"):
         assert part in text
+    page.unlink()
+    assert plot_model(page, model=file) == page and page.read_text() == text
+    page.unlink()
+    assert Fit(with_it, file).plot(str(page)) == page and page.read_text() == text
     [one] = predict(scenario(), model=with_it)
     assert one.most is not None and one.most.messages_per_s > 1_000
 

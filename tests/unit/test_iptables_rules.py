@@ -8,13 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from penstock.domain.network.condition import Link, LinkCondition, NetworkProfile, ProfileStep
+from penstock.domain.network.condition import (
+    HostNames,
+    Link,
+    LinkCondition,
+    NetworkProfile,
+    ProfileStep,
+)
 from penstock.domain.network.delay_constant import ConstantDelay
 from penstock.domain.network.delay_normal import NormalDelay
 from penstock.domain.network.delay_pareto import ParetoDelay
 from penstock.domain.network.delay_uniform import UniformDelay
 from penstock.domain.network.loss_bernoulli import BernoulliLoss
 from penstock.domain.network.loss_gilbert_elliott import GilbertElliottLoss
+from penstock.domain.value import FieldError
 from penstock.testbed.lease import Lease
 from penstock.testbed.network import netlink
 from penstock.testbed.network.delay_queue import Held
@@ -219,6 +226,8 @@ def test_held_packets_of_a_cut_link_are_taken_out() -> None:
 class Notes:
     """Stands in for a network: notes what it is told."""
 
+    names = HostNames(brokers=("a", "b"))
+
     def __init__(self) -> None:
         self.told: list[tuple[tuple[Link, ...], str | None]] = []
 
@@ -240,6 +249,15 @@ def test_a_trace_is_played_step_by_step() -> None:
     assert notes.told == [(LINKS, "4.0"), (LINKS, "4.1")]
     assert [at_s for at_s, _ in player.applied] == [0.0, 0.05]
     assert all(applied_at_s >= at_s for at_s, applied_at_s in player.applied)
+
+
+def test_a_host_that_only_the_last_step_gets_wrong_is_refused_before_the_first() -> None:
+    notes = Notes()
+    wrong = (Link(src="a", dst="c", condition=SHAPED),)
+    steps = (ProfileStep(at_s=0.0, links=LINKS), ProfileStep(at_s=0.0, links=wrong))
+    with pytest.raises(FieldError, match=r"steps\.1\.link: 'c' is not a host here; .*, a, b"):
+        ProfilePlayer(notes, NetworkProfile(steps=steps))
+    assert notes.told == []
 
 
 def test_leaving_the_block_stops_the_trace() -> None:

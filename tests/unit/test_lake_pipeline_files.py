@@ -15,7 +15,9 @@ import fastavro
 import pytest
 from prometheus_client import CollectorRegistry
 
+from penstock.api import landing
 from penstock.domain.errors import BadInput, LaneBlocked
+from penstock.domain.lake.pipeline import Pipeline, Stream
 from penstock.domain.lake.report import BatchReport, LandedFile, LandedRange, LaneReport
 from penstock.lake import pipeline_file
 from penstock.lake.checkpoint import Blocker, Checkpoint
@@ -91,6 +93,33 @@ def test_what_stands_in_other_files_is_taken_in(tmp_path: Path) -> None:
     config, _ = pipeline_file.client_config(pipeline)
     assert config["sasl.password"] == "quiet"
     assert "quiet" not in repr(pipeline)
+
+
+def test_a_value_is_made_whole_like_a_file(
+    registry: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "r.avsc").write_text(json.dumps(OLD))
+    monkeypatch.chdir(tmp_path)
+    by_file = AvroDecoder(schema_file="r.avsc")
+    by_subject = AvroDecoder(registry=registry, subject="r-value")
+    value = Pipeline(
+        name="p",
+        bootstrap_servers="x:1",
+        lake="lake",
+        client_properties="client.properties",
+        streams=(
+            Stream(topics=("t",), table="t", decoder=by_file),
+            Stream(topics=("u",), table="u", decoder=by_subject),
+        ),
+    )
+    whole = landing.load(value)
+    assert whole.lake == str(tmp_path / "lake")
+    assert whole.client_properties == str(tmp_path / "client.properties")
+    schemas = [getattr(stream.decoder, "schema", None) for stream in whole.streams]
+    assert [json.loads(schema or "null") for schema in schemas] == [OLD, NEW]
+    # Again, by those who got the loaded value: nothing is read a second time.
+    (tmp_path / "r.avsc").unlink()
+    assert landing.load(whole) == whole
 
 
 def test_records_of_another_schema_are_read_by_the_registrys(registry: str) -> None:

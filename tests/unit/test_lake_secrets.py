@@ -172,13 +172,13 @@ def test_a_file_that_is_not_where_a_lane_runs_is_named(properties: Path) -> None
 )
 def test_a_secret_of_sparks_on_the_command_line_is_refused(name: str) -> None:
     with pytest.raises(BadInput) as refused:
-        secrets.check_command_line({"spark.executor.cores": "1", name: SECRET})
+        secrets.check_spark_config({"spark.executor.cores": "1", name: SECRET})
     assert name in refused.value.message and "SPARK_CONF_DIR" in refused.value.fix
     assert SECRET not in str(refused.value)
 
 
 def test_settings_that_only_name_a_secret_are_taken() -> None:
-    secrets.check_command_line(
+    secrets.check_spark_config(
         {
             "spark.authenticate": "true",
             "spark.authenticate.secret.file": "/etc/spark/secret",

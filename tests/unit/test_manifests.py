@@ -14,7 +14,7 @@ from penstock.autoscaler.manifests import KubernetesPlace, executor_template, ma
 from penstock.cli.pipeline import pipeline
 from penstock.domain.errors import BadInput
 from penstock.domain.lake.pipeline import Pipeline, Stream
-from penstock.lake.secrets import check_command_line
+from penstock.lake.secrets import check_spark_config
 
 PIPELINE = Pipeline(
     name="shop_events",
@@ -57,7 +57,7 @@ def test_they_belong_together() -> None:
     assert "executor.yaml" in config["data"]
     context = pipeline.commands["run"].make_context("run", list(command[3:]))
     assert (context.params["autoscale"], len(context.params["conf"])) == ("inside", 14)
-    check_command_line(dict(setting.split("=", 1) for setting in context.params["conf"]))
+    check_spark_config(dict(setting.split("=", 1) for setting in context.params["conf"]))
     assert context.params["metrics_host"] == "0.0.0.0"
 
 

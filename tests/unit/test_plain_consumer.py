@@ -11,8 +11,9 @@ from typing import Any, ClassVar
 import pytest
 
 from penstock.autoscaler import consumer as module
-from penstock.autoscaler.consumer import PlainConsumer, ending
+from penstock.autoscaler.consumer import PlainConsumer, ending, joined
 from penstock.autoscaler.group import consumers_path
+from penstock.autoscaler.topics import Topics
 from penstock.domain.autoscaling import Command, HostAnswer
 from penstock.domain.errors import BadInput, PenstockError
 from penstock.domain.lake.order import LaneTask, Marks, Position
@@ -131,6 +132,43 @@ def test_what_the_ledger_refuses_ends_it_and_its_next_life_begins_where_the_ledg
     assert (ended.value.fix, ended.value.exit_code) == ("stop one of the two", 1)
     with serving(pipeline, link, monkeypatch):
         assert link.answers[-1].positions == {"t-0": 25}
+
+
+@pytest.mark.parametrize(
+    ("partitions", "problem"),
+    [
+        (0, "there is no command topic penstock.p.group"),
+        (2, "number: 1 must be below 1, the number of hosts"),
+    ],
+)
+def test_a_consumer_that_no_controller_expects_is_refused(
+    partitions: int, problem: str, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Topics, "count", lambda _: partitions)
+    with pytest.raises(BadInput, match=problem), joined(pipeline, 1, print):
+        pass
+
+
+def test_it_serves_until_it_is_dismissed_or_ended(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended, link, turns = threading.Event(), Link(), 0
+
+    def cycle() -> None:
+        nonlocal turns
+        turns += 1
+        if turns == 2:
+            ended.set()
+
+    with serving(pipeline, link, monkeypatch) as served:
+        monkeypatch.setattr(served, "_cycle", cycle)
+        served.serve(ended)
+        assert turns == 2
+        ended.clear()
+        commands = [Command(verb="end")]
+        monkeypatch.setattr(link, "command", lambda _: commands.pop() if commands else None)
+        served.serve(ended)
+    assert served.is_dismissed and turns == 2
 
 
 def test_a_failed_consumer_keeps_its_exit_code() -> None:

@@ -13,7 +13,7 @@ from penstock.domain.arrivals import BurstArrivals, ConstantArrivals, RecordedAr
 from penstock.domain.errors import BadInput
 from penstock.domain.scenario import Scenario
 from penstock.domain.workload import MOST_MESSAGES_PER_PRODUCER, Workload
-from penstock.load import schedule
+from penstock.load import scenario_file, schedule
 from penstock.runs.matrix import cells
 
 
@@ -67,14 +67,14 @@ def _recorded(tmp_path: Path, text: str) -> Workload:
 
 def test_a_recording_is_read_from_its_file(tmp_path: Path) -> None:
     workload = _recorded(tmp_path, "# seconds\n0\n0.5  # a comment\n\n2e0\n")
-    resolved = schedule.resolve(workload, tmp_path)
+    resolved = scenario_file.with_recording(workload, tmp_path)
     assert isinstance(resolved.arrivals, RecordedArrivals)
     assert resolved.arrivals.at_s == (0.0, 0.5, 2.0)
 
 
 def test_other_arrivals_need_no_file(tmp_path: Path) -> None:
     workload = Workload(arrivals=ConstantArrivals(rate_per_s=1))
-    assert schedule.resolve(workload, tmp_path) is workload
+    assert scenario_file.with_recording(workload, tmp_path) is workload
 
 
 @pytest.mark.parametrize(
@@ -88,13 +88,13 @@ def test_other_arrivals_need_no_file(tmp_path: Path) -> None:
 )
 def test_a_bad_recording_is_named_with_its_line(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(BadInput, match=message):
-        schedule.resolve(_recorded(tmp_path, text), tmp_path)
+        scenario_file.with_recording(_recorded(tmp_path, text), tmp_path)
 
 
 def test_a_missing_recording_is_named(tmp_path: Path) -> None:
     workload = Workload(arrivals=RecordedArrivals(file="none.txt"))
     with pytest.raises(BadInput, match=r"none\.txt"):
-        schedule.resolve(workload, tmp_path)
+        scenario_file.with_recording(workload, tmp_path)
     with pytest.raises(BadInput, match="has not been read yet"):
         schedule.check(workload, 1)
 
@@ -110,5 +110,25 @@ def test_a_recording_in_a_matrix_is_read_too(tmp_path: Path) -> None:
         },
         Scenario,
     )
-    (cell,) = cells(schedule.resolve_scenario(scenario, tmp_path), "a.yaml")
+    (cell,) = cells(scenario_file.completed(scenario, tmp_path), "a.yaml")
     assert cell.spec.workload.arrivals.mean_per_s == pytest.approx(3 / 6)
+
+
+def test_what_was_read_once_is_not_read_again(tmp_path: Path) -> None:
+    """A value from `penstock.read` goes to `run`, in another working directory."""
+    (tmp_path / "times.txt").write_text("0\n1\n4\n")
+    (tmp_path / "client.properties").touch()
+    recording = {"kind": "recorded", "file": "times.txt"}
+    scenario = specs.parse(
+        {
+            "name": "a",
+            "topic": {"name": "a"},
+            "existing": {"bootstrap_servers": "x:1", "client_properties": "client.properties"},
+            "workload": {"arrivals": recording},
+            "matrix": {"workload.arrivals": [recording]},
+        },
+        Scenario,
+    )
+    complete = scenario_file.completed(scenario, tmp_path)
+    (tmp_path / "times.txt").unlink()
+    assert scenario_file.completed(complete, tmp_path / "elsewhere") == complete

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import penstock
-from penstock.api import testbeds
+from penstock.api import runs, testbeds
+from penstock.cli.main import penstock as command
 from penstock.domain.warm_up import RequestKind
 from penstock.testbed.attached import sole_user
 from penstock.testbed.lease import Lease
@@ -55,6 +57,26 @@ def test_a_scenario_on_an_existing_cluster_has_none_to_start(
     with pytest.raises(penstock.BadInput, match="uses an existing cluster") as error:
         penstock.start_testbed(spec)
     assert as_value or "scenario.yaml" in str(error.value)
+
+
+@pytest.mark.parametrize("matrix", [{}, {"workload.arrivals": [{"kind": "recorded", "file": "t"}]}])
+def test_a_value_may_name_files_in_the_working_directory(
+    matrix: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    scenario = penstock.Scenario(
+        name="orders",
+        topic=penstock.TopicSpec(name="orders"),
+        workload=penstock.Workload(arrivals=penstock.RecordedArrivals(file="t"), duration_s=5),
+        matrix=matrix,
+    )
+    with pytest.raises(penstock.BadInput, match="t: no such file"):
+        runs.begin(scenario)
+    Path("t").write_text("0\n1\n4\n")
+    for cell in runs.begin(scenario).cells:
+        assert isinstance(cell.spec.workload.arrivals, penstock.RecordedArrivals)
+        assert cell.spec.workload.arrivals.at_s == (0, 1, 4)
+    assert testbeds.asked_for(scenario)[1]
 
 
 def test_a_limit_needs_a_warm_up() -> None:
@@ -110,6 +132,50 @@ def test_a_testbed_that_another_command_removed_is_not_there(tmp_path: Path) -> 
 def test_health_is_of_a_cluster_that_runs() -> None:
     with pytest.raises(penstock.FieldError, match="cluster: 'mine' must be a Cluster"):
         penstock.health("mine")  # type: ignore[arg-type]
+
+
+class Clients:
+    """What clients of an existing cluster see."""
+
+    def __init__(self, out_of_sync: list[str]) -> None:
+        self._out_of_sync = out_of_sync
+
+    def broker_ids(self, timeout_s: float) -> set[int]:
+        return {2, 1}
+
+    def out_of_sync(self) -> list[str]:
+        return self._out_of_sync
+
+
+@pytest.mark.parametrize(
+    ("lagging", "outcome"),
+    [
+        ([], "2 brokers answer; all replicas are in sync."),
+        (["t-0: leader 1"], "2 brokers answer; 1 partitions lag, such as t-0: leader 1."),
+    ],
+)
+def test_health_of_an_existing_cluster(
+    lagging: list[str], outcome: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(penstock.ExistingCluster, "admin", Clients(lagging))
+    state = penstock.health(penstock.ExistingCluster("somewhere:9092"))
+    assert (state.outcome, state.is_good) == (outcome, not lagging)
+    assert (state.brokers, state.out_of_sync, state.down) == ((1, 2), lagging, [])
+    assert state.bootstrap_servers == "somewhere:9092"
+    assert not state.views and not state.rates and "only on a testbed" in state.unseen
+    assert state.to_data()["brokers"] == [1, 2]
+    arguments = ["testbed", "status", "--bootstrap-servers", "somewhere:9092"]
+    shown = CliRunner().invoke(command, arguments, standalone_mode=False)
+    assert shown.output.startswith(outcome) and "only on a testbed" in shown.output
+    assert shown.return_value == (4 if lagging else 0)
+
+
+def test_an_existing_cluster_takes_a_file_of_properties(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("security.protocol=SASL_SSL\nkey.serializer=x\n")
+    cluster = penstock.ExistingCluster("somewhere:9092", file)
+    assert cluster.client_config["security.protocol"].upper() == "SASL_SSL"
+    assert any("key.serializer" in warning for warning in cluster.warnings)
 
 
 @pytest.mark.parametrize("path", [None, 5, b"x", "", "a\0b"])

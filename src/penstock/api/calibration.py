@@ -18,6 +18,7 @@ from penstock.domain.errors import BadInput, TestbedError
 from penstock.domain.progress import Progress, silent
 from penstock.domain.run import Existing
 from penstock.domain.scenario import Scenario
+from penstock.domain.value import Bound, fitting
 from penstock.kafka.connection import ExistingCluster, KafkaCluster
 from penstock.models.calibration import LEAST_RUNS
 from penstock.models.design import (
@@ -81,8 +82,7 @@ def calibrate(
     consumer that is behind.
     """
     _check(cluster, testbed, existing, most_runs, rate_cap_per_s, saturate)
-    if repeats < 1:
-        raise BadInput(f"repeats: {repeats} must be 1 or more")
+    fitting("repeats", repeats, int, Bound(ge=1))
     if throughput and existing is not None and not saturate:
         raise BadInput("`throughput` loads an existing cluster fully", "allow it with `saturate`")
     file = as_path("model", model)
@@ -206,6 +206,11 @@ def _check(
     rate_cap_per_s: float | None,
     saturate: bool,
 ) -> None:
+    fitting("cluster", cluster, ClusterSpec | None)
+    fitting("testbed", testbed, str | None)
+    fitting("existing", existing, Existing | None)
+    fitting("most_runs", most_runs, int | None)
+    fitting("rate_cap_per_s", rate_cap_per_s, float | None)
     if sum(place is not None for place in (cluster, testbed, existing)) > 1:
         raise BadInput("give one of cluster, testbed and existing")
     if existing is None and (saturate or rate_cap_per_s is not None):

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.api.landing import AnyPipeline, load
 from penstock.domain.cluster import ClusterSpec, TopicSpec
-from penstock.domain.errors import BadInput
 from penstock.domain.lake.pipeline import Pipeline
 from penstock.domain.progress import Progress, silent
+from penstock.domain.value import Bound, fitting
 from penstock.domain.warm_up import RequestKind
 from penstock.lake import pipeline_file
 from penstock.load.prefill import fill
@@ -42,8 +42,8 @@ def capacity(
     cluster of this machine, in three cases of up to 144 partitions; `quick`: with a quarter of the
     data.
     """
-    if lanes < 1 or cycles < 1:
-        raise BadInput("`lanes` and `cycles` must be 1 or more")
+    fitting("lanes", lanes, int, Bound(ge=1))
+    fitting("cycles", cycles, int, Bound(ge=1))
     if pipeline is None:
         return _capacity_of_cases(lanes, cycles, 4 if quick else 1, master, on_progress, on_warning)
     from penstock.lake.capacity import trial

@@ -100,6 +100,8 @@ def begin(
     if isinstance(grid, str | Path):
         file, source = as_path("grid", grid), str(grid)
         grid, text = specs.load(file, ExperimentGrid), read_text(file)
+    elif grid is not None and not isinstance(grid, ExperimentGrid):
+        raise FieldError("grid", grid, "must be a file or an ExperimentGrid")
     try:
         full = complete(kind, grid or ExperimentGrid())
         return experiments.create(

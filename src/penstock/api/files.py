@@ -29,9 +29,9 @@ def read(path: str | Path, kind: type[T]) -> T:
 
         value = pipeline_file.load(file)
     elif issubclass(kind, Scenario):
-        from penstock.load import schedule
+        from penstock.load import scenario_file
 
-        value = schedule.resolve_scenario(loader.load(file, kind), file.parent)
+        value = scenario_file.completed(loader.load(file, kind), file.parent)
     else:
         value = loader.load(file, kind)
     read: T = value

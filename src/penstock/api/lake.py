@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from penstock.api.landing import AnyPipeline, load
 from penstock.domain.errors import BadInput
 from penstock.domain.progress import Progress, silent
-from penstock.domain.value import several
+from penstock.domain.value import Bound, fitting, several
 from penstock.lake.ownership import owned
 from penstock.lake.rejection import RejectKind
 
@@ -47,8 +47,8 @@ def compact(
     """
     from penstock.lake.compact import compact
 
-    if file_mb < 1:
-        raise BadInput(f"file_mb: {file_mb} must be 1 or more")
+    fitting("file_mb", file_mb, int, Bound(ge=1))
+    fitting("vacuum_hours", vacuum_hours, int | None)
     if vacuum_hours is not None and vacuum_hours < 1:
         raise BadInput(
             f"vacuum_hours: {vacuum_hours} must be 1 or more",

@@ -20,8 +20,8 @@ from penstock.autoscaler.scaling import scaled
 from penstock.domain.errors import TooManyRejects
 from penstock.domain.lake.pipeline import Pipeline
 from penstock.domain.progress import Progress, silent
-from penstock.domain.value import FieldError, unknown_choice
-from penstock.lake import pipeline_file
+from penstock.domain.value import FieldError, fitting, unknown_choice
+from penstock.lake import pipeline_file, secrets
 from penstock.lake.checkpoint import Blocker
 from penstock.lake.landing import Landed
 from penstock.lake.metrics import Metrics
@@ -111,7 +111,9 @@ def land(
     from penstock.lake import query
     from penstock.lake.executors import ONE_LANE_EACH, Executors
 
-    listener = listener or Listener()
+    spark_config = fitting("spark_config", spark_config or {}, Mapping[str, Any])
+    secrets.check_spark_config(spark_config)
+    listener = fitting("listener", listener, Listener | None) or Listener()
     ended = ended or threading.Event()
     checked = load(pipeline)
     if autoscale not in (None, "inside", "outside"):
@@ -145,7 +147,7 @@ def land(
                 config={
                     **query.SPARK_CONFIG,
                     **(ONE_LANE_EACH if autoscale else {}),
-                    **(spark_config or {}),
+                    **spark_config,
                 },
             )
         )
@@ -172,12 +174,10 @@ def land(
 
 
 def load(pipeline: AnyPipeline) -> Pipeline:
-    """Load a pipeline file; a `Pipeline` is returned as it is."""
-    return (
-        pipeline
-        if isinstance(pipeline, Pipeline)
-        else pipeline_file.load(as_path("pipeline", pipeline))
-    )
+    """A pipeline from a file or a value, with what stands in the files that it names."""
+    if isinstance(pipeline, Pipeline):
+        return pipeline_file.completed(pipeline)
+    return pipeline_file.load(as_path("pipeline", pipeline))
 
 
 class _Alarms:

@@ -21,6 +21,7 @@ from penstock.models import fitted
 from penstock.models.fitted import MODEL_FORMAT, FittedModel
 from penstock.models.observation import MeasuredReading, MeasuredSending, Observation
 from penstock.models.workers import LocalWorkers, WorkerFactory
+from penstock.report import model_page
 from penstock.specs.files import read_text, write_file
 
 AnyPath = str | Path
@@ -53,6 +54,10 @@ class Fit:
             "left_out": self.model.left_out,
             "physics": self.model.path.physics,
         }
+
+    def plot(self, file: AnyPath) -> Path:
+        """Write a page with what the model knows, as tables and charts."""
+        return plot_model(file, model=self.model)
 
 
 def fit_model(
@@ -138,6 +143,14 @@ def new_model(file: Path, add: bool) -> FittedModel | None:
             f"{file}: exists already", "add to it (`add`), or choose another file (`model`)"
         )
     return None
+
+
+def plot_model(file: AnyPath, *, model: AnyPath | FittedModel = DEFAULT_MODEL) -> Path:
+    """Write a page with what a model knows, from which runs, and how well, as tables and charts."""
+    path = as_path("file", file)
+    known = model if isinstance(model, FittedModel) else read_model(model)
+    write_file(path, model_page.render(known))
+    return path
 
 
 def read_model(path: AnyPath = DEFAULT_MODEL) -> FittedModel:

@@ -19,7 +19,8 @@ from penstock.domain.progress import Progress, silent
 from penstock.domain.run import RunSpec
 from penstock.domain.scenario import Scenario
 from penstock.domain.settings import ProducerSettings
-from penstock.load import schedule
+from penstock.domain.value import fitting, several
+from penstock.load import scenario_file
 from penstock.load.compressibility import compression_ratio
 from penstock.models.fitted import FittedModel, check_alike
 from penstock.models.forecast import Forecast, Judged, judge
@@ -161,12 +162,16 @@ def predict(
     calibration run is changed. `other`: what others send to the cluster, on top of the traffic that it
     had during the calibration. Faults of the scenario are left out.
     """
+    fitting("settings", settings, Mapping[str, Any] | None)
+    fitting("sweep", sweep, Mapping[str, Any] | None)
+    fitting("client", client, ClientName)
+    fitting("other", other, OtherTraffic)
     fitted = model if isinstance(model, FittedModel) else read_model(model)
     base = _scenario(scenario, fitted)
     if sweep and len(sweep) > 1:
         raise BadInput(f"sweep: {', '.join(sweep)}: one name at a time", "give the others fixed")
     changed = {axis(name): (value,) for name, value in (settings or {}).items()}
-    swept = {axis(name): tuple(values) for name, values in (sweep or {}).items()}
+    swept = {axis(name): several(f"sweep.{name}", values) for name, values in (sweep or {}).items()}
     matrix = {**base.matrix, **changed, **swept}
     asked = replace(base, matrix=matrix, repeats=1, repeat_first=False, expect=())
     path = fitted.path
@@ -198,9 +203,10 @@ def predict_runs(
     on_progress: Progress = silent,
 ) -> JudgedRuns:
     """Predict runs that were measured, and show both side by side."""
+    places = [as_path("paths", path) for path in several("paths", paths)]
     fitted = model if isinstance(model, FittedModel) else read_model(model)
     judged = []
-    for directory in find_runs([as_path("paths", path) for path in paths]):
+    for directory in find_runs(places):
         on_progress(f"predicting {directory.path}")
         seen = observation(directory)
         check_alike([*fitted.observations, seen])
@@ -340,12 +346,11 @@ _SHORT = {
 
 def _scenario(scenario: AnyPath | Scenario | None, model: FittedModel) -> Scenario:
     if isinstance(scenario, Scenario):
-        return scenario
+        return scenario_file.completed(scenario)
     if scenario is None:
         lightest = min(model.observations, key=lambda one: one.messages_per_s)
         return specs.parse(specs.to_data(lightest.spec), Scenario, "model")
-    file = as_path("scenario", scenario)
-    return schedule.resolve_scenario(specs.load(file, Scenario), file.parent)
+    return scenario_file.load(as_path("scenario", scenario))
 
 
 def _data(one: Forecast) -> dict[str, Any]:

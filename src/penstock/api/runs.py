@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from penstock import specs
 from penstock.api.arguments import as_path
 from penstock.api.evidence import Evidence, count_outcomes, findings_of, read_back
 from penstock.domain.errors import BadInput
@@ -17,7 +16,7 @@ from penstock.domain.scenario import Scenario
 from penstock.domain.shapes import Finding
 from penstock.domain.value import FieldError, several
 from penstock.kafka.connection import KafkaCluster
-from penstock.load import schedule
+from penstock.load import scenario_file
 from penstock.report.comparison import Comparison
 from penstock.report.comparison import compare as compare_runs
 from penstock.report.page import render
@@ -98,7 +97,7 @@ def begin(
     """Check the scenario and create the directory of its runs; nothing is started."""
     out = as_path("out", out)
     if isinstance(scenario, Scenario):
-        return campaigns.create(scenario, scenario.name, out)
+        return campaigns.create(scenario_file.completed(scenario), scenario.name, out)
     file = as_path("scenario", scenario)
     if openmessaging.is_workload(file):
         translated = openmessaging.load(
@@ -111,8 +110,7 @@ def begin(
         raise BadInput(
             f"{file} is not a workload of the OpenMessaging Benchmark", "remove `driver`"
         )
-    loaded = schedule.resolve_scenario(specs.load(file, Scenario), file.parent)
-    return campaigns.create(loaded, str(file), out, text=read_text(file))
+    return campaigns.create(scenario_file.load(file), str(file), out, text=read_text(file))
 
 
 def carry_on(

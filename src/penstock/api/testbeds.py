@@ -17,7 +17,7 @@ from penstock.domain.progress import Progress, silent
 from penstock.domain.scenario import Scenario
 from penstock.domain.value import FieldError
 from penstock.domain.warm_up import RequestKind, WarmUp, WarmUpLimits
-from penstock.load import schedule
+from penstock.load import scenario_file
 from penstock.runs.matrix import cells
 from penstock.runs.warm_up import kind_of, warm_up
 from penstock.specs.files import read_text
@@ -122,7 +122,7 @@ def asked_for(
                 f"{label}: uses an existing cluster, so there is none to start",
                 "run it: penstock run",
             )
-        run_specs = [cell.spec for cell in cells(spec, label)]
+        run_specs = [cell.spec for cell in cells(scenario_file.completed(spec), label)]
         return spec.cluster, {kind_of(one): one.cluster_warm_up for one in run_specs}
     if spec is None:
         return ClusterSpec(), {}
@@ -134,7 +134,7 @@ def asked_for(
 def _read(file: Path) -> ClusterSpec | Scenario:
     data = parse_text(read_text(file), str(file), "cluster").data
     if isinstance(data, Mapping) and "workload" in data:
-        return schedule.resolve_scenario(specs.load(file, Scenario), file.parent)
+        return scenario_file.load(file)
     return specs.load(file, ClusterSpec)
 
 

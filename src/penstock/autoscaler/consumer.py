@@ -21,7 +21,8 @@ from confluent_kafka import KafkaException, TopicPartition
 from deltalake import DeltaTable
 
 from penstock.autoscaler.channel import HEARTBEAT_S, HostLink
-from penstock.autoscaler.group import consumers_path
+from penstock.autoscaler.group import Group, consumers_path
+from penstock.autoscaler.topics import Topics, Warn
 from penstock.domain.autoscaling import Command, HostAnswer
 from penstock.domain.errors import BadInput, GroupStopped, PenstockError
 from penstock.domain.lake.cycle import Cycles, LaneCycle
@@ -30,7 +31,7 @@ from penstock.domain.lake.partition import Partition
 from penstock.domain.lake.pipeline import Pipeline
 from penstock.domain.lake.truncation import Truncations
 from penstock.kafka.brokers import Brokers, BrokersUnavailable
-from penstock.lake import lane, ownership
+from penstock.lake import lane, ownership, pipeline_file
 from penstock.lake.checkpoint import Checkpoint, OrderlessCheckpoint
 from penstock.lake.consumer import LaneConsumer
 from penstock.lake.landing import resumed
@@ -73,6 +74,43 @@ def owned(pipeline: Pipeline, number: int) -> Iterator[None]:
 
 
 @contextmanager
+def joined(pipeline: Pipeline, number: int, on_warning: Warn) -> Iterator[PlainConsumer]:
+    """The consumer of this number, in the group that a controller started; it ends with the block."""
+    config, _ = pipeline_file.client_config(pipeline)
+    topics = Topics(pipeline.name, config, most_hosts=pipeline.autoscaling.most_lanes)
+    _check_number(pipeline, topics, number)
+    with ending(number), owned(pipeline, number):
+        group = Group(pipeline, is_plain=True).make_id()
+        served = PlainConsumer(
+            pipeline, config, number, HostLink(topics, number, group, on_warning)
+        )
+        try:
+            yield served
+        finally:
+            served.close()
+
+
+def _check_number(pipeline: Pipeline, topics: Topics, number: int) -> None:
+    try:
+        there = topics.count()
+    except KafkaException as error:
+        raise PenstockError(
+            f"{pipeline.bootstrap_servers}: no broker answers: {error.args[0].str()}",
+            "check bootstrap_servers and client_properties; the controller restarts this consumer",
+        ) from None
+    if not there:
+        raise BadInput(
+            f"there is no command topic {topics.group}",
+            "start the controller first: penstock autoscaler run FILE --consumers",
+        )
+    # There may be more than now, of a time when most_lanes was higher.
+    if not 0 <= number < there - 1:
+        raise BadInput(
+            f"number: {number} must be below {there - 1}, the number of hosts of {topics.group}"
+        )
+
+
+@contextmanager
 def ending(number: int) -> Iterator[None]:
     """Add the consumer's number to errors, since many share a terminal. If the ledger refused its
     records because others landed them while it was paused, its next start begins where the ledger
@@ -85,7 +123,7 @@ def ending(number: int) -> Iterator[None]:
 
 
 class PlainConsumer:
-    """Runs cycles; `serve_once` is one turn."""
+    """Runs cycles; `serve_once` is one turn, `serve` many."""
 
     def __init__(
         self, pipeline: Pipeline, config: Mapping[str, Any], number: int, link: HostLink
@@ -128,6 +166,11 @@ class PlainConsumer:
         self._consumer.close()
         self._router.close()
         self._link.close()
+
+    def serve(self, ended: threading.Event) -> None:
+        """Take turns until it is commanded to end, or `ended` is set; a cycle is finished."""
+        while not (ended.is_set() or self.is_dismissed):
+            self.serve_once()
 
     def serve_once(self) -> None:
         """Commands, a cycle, an answer."""

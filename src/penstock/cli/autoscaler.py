@@ -7,19 +7,14 @@ import threading
 from pathlib import Path
 
 import click
-from confluent_kafka import KafkaException
 from prometheus_client import CollectorRegistry
 
 from penstock import specs
 from penstock.api.autoscaling import autoscale
 from penstock.api.kubernetes import manifests
-from penstock.autoscaler.channel import HostLink
-from penstock.autoscaler.consumer import PlainConsumer, ending, owned
-from penstock.autoscaler.group import Group
+from penstock.autoscaler.consumer import joined
 from penstock.autoscaler.manifests import KubernetesPlace
-from penstock.autoscaler.topics import Topics
 from penstock.cli import events, options, output
-from penstock.domain.errors import BadInput, PenstockError
 from penstock.lake import pipeline_file
 from penstock.lake.metrics import serve
 
@@ -86,39 +81,12 @@ def run(
 @click.option("--number", type=int, required=True, help="Number in the group: 0, 1, …")
 def consumer(file: Path, number: int) -> None:
     """Internal: started by `autoscaler run --consumers`."""
-    pipeline = pipeline_file.load(file)
-    config, _ = pipeline_file.client_config(pipeline)
-    settings = pipeline.autoscaling
-    topics = Topics(pipeline.name, config, most_hosts=settings.most_lanes)
-    try:
-        there = topics.count()
-    except KafkaException as error:
-        raise PenstockError(
-            f"{pipeline.bootstrap_servers}: no broker answers: {error.args[0].str()}",
-            "check bootstrap_servers and client_properties; the controller restarts this consumer",
-        ) from None
-    if not there:
-        raise BadInput(
-            f"there is no command topic {topics.group}",
-            "start the controller first: penstock autoscaler run FILE --consumers",
-        )
-    # There may be more than now, of a time when most_lanes was higher.
-    if not 0 <= number < there - 1:
-        raise BadInput(
-            f"--number: {number} must be below {there - 1}, the number of hosts of {topics.group}"
-        )
-    with ending(number), owned(pipeline, number):
-        group = Group(pipeline, is_plain=True).make_id()
-        link = HostLink(topics, number, group, output.warn)
-        served = PlainConsumer(pipeline, config, number, link)
-        ended = threading.Event()
+    ended = threading.Event()
+    with joined(pipeline_file.load(file), number, output.warn) as served:
+        # Not earlier: before it serves, a signal ends it at once.
         signal.signal(signal.SIGTERM, lambda *_: ended.set())
         signal.signal(signal.SIGINT, lambda *_: ended.set())
-        try:
-            while not (ended.is_set() or served.is_dismissed):
-                served.serve_once()
-        finally:
-            served.close()
+        served.serve(ended)
 
 
 @autoscaler.command(name="manifests")

@@ -17,9 +17,8 @@ from penstock.domain.run import Existing
 from penstock.models.calibration import LEAST_RUNS
 from penstock.models.fitted import FittedModel
 from penstock.models.path.physics import Physics
-from penstock.report import forecasts, formatting, model_page
+from penstock.report import forecasts, formatting
 from penstock.specs import to_data
-from penstock.specs.files import write_file
 from penstock.specs.schema import json_schema
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -177,7 +176,7 @@ def show(file: Path, plot: Path | None, as_json: bool) -> None:
     """Show what a model knows, from which runs, and how well."""
     found = penstock.read_model(file)
     if plot is not None:
-        write_file(plot, model_page.render(found))
+        penstock.plot_model(plot, model=found)
     if as_json:
         output.emit_json(found)
         return

@@ -22,14 +22,13 @@ from penstock.domain.fault import FaultPlan
 from penstock.domain.network import NetworkProfile, NetworkSpec
 from penstock.domain.value import FieldError
 from penstock.domain.warm_up import RequestKind, WarmUpLimits
-from penstock.kafka import client_properties
 from penstock.kafka.connection import ExistingCluster
 from penstock.testbed import lease
 from penstock.testbed.attached import (
     of_other_containers,
 )
 from penstock.testbed.fault_injector import Event, FaultInjector
-from penstock.testbed.health import health
+from penstock.testbed.health import Health, health
 from penstock.testbed.network.hosts import Network
 from penstock.testbed.network.profile_player import ProfilePlayer
 
@@ -186,7 +185,13 @@ def status(
 ) -> int:
     """Show the brokers' own view. Exits with 4 if a node is down or a replica is out of sync."""
     if bootstrap_servers:
-        return _status_of_existing(bootstrap_servers, client_properties, as_json)
+        existing = ExistingCluster(bootstrap_servers, client_properties)
+        for warning in existing.warnings:
+            output.warn(warning)
+        state = health(existing)
+        if output.conclude(state.outcome, state.to_data(), as_json):
+            output.note(f"({state.unseen})")
+        return _exit_code(state)
     cluster = testbeds.attach_testbed(name)
     state = health(cluster, interval_s)
     elsewhere = [other.name for other in of_other_containers()]
@@ -199,25 +204,11 @@ def status(
         broker_report.show(state)
         if elsewhere:
             output.note(f"Skipped (owned by another container): {', '.join(elsewhere)}")
+    return _exit_code(state)
+
+
+def _exit_code(state: Health) -> int:
     return 0 if state.is_good else TestbedError.exit_code
-
-
-def _status_of_existing(servers: str, properties: Path | None, as_json: bool) -> int:
-    client = client_properties.load(properties) if properties else None
-    for warning in client.warnings if client else ():
-        output.warn(warning)
-    cluster = ExistingCluster(servers, client)
-    brokers = cluster.check_reachable()
-    lagging = cluster.admin.out_of_sync()
-    sentence = f"{len(brokers)} brokers answer; " + (
-        f"{len(lagging)} partitions lag, such as {lagging[0]}."
-        if lagging
-        else "all replicas are in sync."
-    )
-    details = {"brokers": sorted(brokers), "out_of_sync": lagging}
-    if output.conclude(sentence, details, as_json):
-        output.note("(timings and processes are available only on a testbed)")
-    return 4 if lagging else 0
 
 
 @testbed.command("exec", context_settings={"ignore_unknown_options": True})
@@ -280,10 +271,7 @@ def replay(file: Path, name: str, as_json: bool) -> None:
     profile = specs.load(file, NetworkProfile)
     with output.progress() as say, testbeds.use_testbed(name) as cluster:
         net = cluster.emulated
-        with _naming(file):
-            for step in profile.steps:
-                net.names.conditions(step.links)  # a name that is wrong in the last step, too
-        with ProfilePlayer(net, profile) as player:
+        with _naming(file), ProfilePlayer(net, profile) as player:
             say(f"replaying {len(profile.steps)} steps, {profile.steps[-1].at_s:g} s")
             player.join()
     sentence = f"Replayed {len(profile.steps)} steps over {profile.steps[-1].at_s:g} s."

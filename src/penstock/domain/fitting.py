@@ -112,7 +112,8 @@ def _instance(kind: type) -> Fit:
     is_word = bool(getattr(kind, "plugin_group", None)) and bool(
         getattr(kind, "__abstractmethods__", None)
     )
-    expected = f"a kind of {kind.__name__}" if is_word else f"a {kind.__name__}"
+    article = "an" if kind.__name__.startswith(tuple("AEIO")) else "a"
+    expected = f"a kind of {kind.__name__}" if is_word else f"{article} {kind.__name__}"
 
     def fit(value: Any) -> Any:
         if isinstance(value, kind):

@@ -176,22 +176,39 @@ class Value:
         for name, exact, fit, notes in _checks(own):
             value = getattr(self, name)
             if type(value) not in exact and fit is not None:
-                try:
-                    fitting = fit(value)
-                except Unfit as error:
-                    rule = f"must be {error.expected}{error.advice}"
-                    raise FieldError(f"{name}{error.path}", error.shown, rule) from None
+                fitting = _fitted(name, value, fit)
                 if fitting is not value:
                     object.__setattr__(self, name, fitting)
                     value = fitting
-            for note in notes:
-                if problem := problem_of(value, note):
-                    raise FieldError(name, value, problem)
+            if notes:
+                _check_notes(name, value, notes)
 
     def require(self, condition: bool, field: str, rule: str) -> None:
         """Raise a `FieldError` for `field` unless `condition` holds."""
         if not condition:
             raise FieldError(field, getattr(self, field), rule)
+
+
+def _fitted(name: str, value: Any, fit: Fit) -> Any:
+    try:
+        return fit(value)
+    except Unfit as error:
+        rule = f"must be {error.expected}{error.advice}"
+        raise FieldError(f"{name}{error.path}", error.shown, rule) from None
+
+
+def _check_notes(name: str, value: object, notes: tuple[Bound | Choice, ...]) -> None:
+    for note in notes:
+        if problem := problem_of(value, note):
+            raise FieldError(name, value, problem)
+
+
+def fitting(argument: str, value: T, kind: Any, *notes: Bound | Choice) -> T:
+    """An argument of a public function, checked as a field of the type `kind` would be."""
+    fit = fit_of(kind)
+    checked: T = value if fit is None else _fitted(argument, value, fit)
+    _check_notes(argument, checked, notes)
+    return checked
 
 
 def several(argument: str, values: Iterable[T]) -> tuple[T, ...]:

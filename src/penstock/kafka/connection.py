@@ -5,11 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.domain.client import ClientProperties
 from penstock.domain.cluster import ROUTER, TopicSpec
 from penstock.domain.errors import TestbedError
+from penstock.domain.value import fitting
+from penstock.kafka import client_properties
 from penstock.kafka.admin import Admin
 
 if TYPE_CHECKING:
@@ -71,6 +74,7 @@ class KafkaCluster(ABC):
 
     def create_topic(self, topic: TopicSpec) -> None:
         """Create a topic; returns when all its replicas are in sync."""
+        fitting("topic", topic, TopicSpec)
         brokers = self.admin.broker_ids(timeout_s=10)
         if not brokers:
             raise TestbedError(f"topic {topic.name} was not created: no broker answered")
@@ -83,10 +87,23 @@ class ExistingCluster(KafkaCluster):
     It is only measured: no faults, no network conditions, no view of its processes.
     """
 
-    def __init__(self, bootstrap_servers: str, properties: ClientProperties | None = None) -> None:
+    def __init__(
+        self, bootstrap_servers: str, properties: str | Path | ClientProperties | None = None
+    ) -> None:
+        """`properties`: a client.properties, as a file or a value."""
         super().__init__()
+        fitting("bootstrap_servers", bootstrap_servers, str)
+        fitting("properties", properties, str | Path | ClientProperties | None)
+        if isinstance(properties, str | Path):
+            properties = client_properties.load(Path(properties))
         values: Mapping[str, str] = properties.values if properties else {}
+        # What the properties say that has no meaning for this client, one sentence each.
+        self.warnings = properties.warnings if properties else ()
         self._config = {**values, "bootstrap.servers": bootstrap_servers}
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return self._config["bootstrap.servers"]
 
     @property
     def client_config(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Loads a pipeline file: resolves its paths and reads the schema files that it names.
+"""Completes a pipeline, from a file or a value: resolves its paths and reads the schemas that it names.
 
 The result is complete, since lanes may run on machines that do not have the user's files.
 """
@@ -19,8 +19,14 @@ from penstock.specs.files import read_text
 
 def load(path: Path) -> Pipeline:
     """Read the file; relative paths in it are relative to its directory."""
-    pipeline = specs.load(path, Pipeline)
-    base = path.parent
+    return completed(specs.load(path, Pipeline), path.parent)
+
+
+def completed(pipeline: Pipeline, base: Path = Path()) -> Pipeline:
+    """The same with what it names; relative paths count from `base`, or the working directory.
+
+    One that is complete is not changed.
+    """
     lake = str((base / pipeline.lake).resolve())
     checkpoint = pipeline.checkpoint and str((base / pipeline.checkpoint).resolve())
     properties = pipeline.client_properties

@@ -79,12 +79,14 @@ def is_encrypted(spark_config: Mapping[str, str]) -> bool:
     return is_on("spark.ssl.rpc.enabled") or is_own
 
 
-def check_command_line(spark_config: Mapping[str, str]) -> None:
-    """Raise BadInput for a secret among the settings that a user gives for Spark by option."""
+def check_spark_config(spark_config: Mapping[str, str]) -> None:
+    """Raise BadInput for a secret among the settings that a user gives for Spark: PySpark puts them
+    on Java's command line."""
     for name in spark_config:
         if is_secret(name) and not _NOT_SECRET.search(name):
             raise BadInput(
-                f"--conf {name}: every user of this machine can read command lines, also Java's",
+                f"{name}: would be on Spark's command line, which every user of this machine can "
+                "read",
                 "put it into spark-defaults.conf, and its directory into the environment variable "
                 "SPARK_CONF_DIR",
             )

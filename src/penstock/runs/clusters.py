@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import fields, replace
-from pathlib import Path
 from typing import Literal
 
 from penstock import specs
@@ -17,7 +16,6 @@ from penstock.domain.network.condition import Link
 from penstock.domain.progress import Progress
 from penstock.domain.run import Existing, RunSpec
 from penstock.domain.warm_up import WarmUp
-from penstock.kafka import client_properties
 from penstock.kafka.connection import ExistingCluster, KafkaCluster
 from penstock.runs.warm_up import first_step_limits, kind_of, warm_up
 from penstock.testbed.attached import attach, sole_user
@@ -184,8 +182,6 @@ def _as_json(value: object) -> str:
 
 def existing_cluster(existing: Existing) -> ExistingCluster:
     """A cluster that is not a testbed; raises if no broker answers."""
-    file = existing.client_properties
-    properties = client_properties.load(Path(file)) if file else None
-    cluster = ExistingCluster(existing.bootstrap_servers, properties)
+    cluster = ExistingCluster(existing.bootstrap_servers, existing.client_properties)
     cluster.check_reachable()
     return cluster

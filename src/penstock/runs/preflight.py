@@ -5,10 +5,12 @@ A mistake in the last cell of a campaign must show at once, not after an hour.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from penstock.domain.errors import BadInput
 from penstock.domain.fault import Fault
 from penstock.domain.hosts import host_names
-from penstock.domain.network.condition import HostNames, Link
 from penstock.domain.run import RunSpec
 from penstock.domain.value import FieldError
 from penstock.load.load import SIGNALS
@@ -27,18 +29,18 @@ def check(spec: RunSpec) -> None:
         where = f"faults.{i}"
         if fault.needs_network and not has_network:
             raise _no_network(where)
-        try:
+        with _naming(f"{where}."):
             fault.check_hosts(hosts)
             fault.check(spec)
-        except FieldError as error:
-            raise BadInput(f"{where}.{error}") from None
         _check_moment(where, fault, spec)
-    for i, step in enumerate(spec.network_profile.steps if spec.network_profile else ()):
+    if spec.network_profile is not None:
         if not has_network:
             raise _no_network("network_profile")
-        _check_links(f"network_profile.steps.{i}", hosts, step.links)
+        with _naming("network_profile."):
+            spec.network_profile.check_hosts(hosts)
     if spec.cluster.network is not None:
-        _check_links("cluster.network.links", hosts, spec.cluster.network.links)
+        with _naming("cluster.network.links: "):
+            hosts.conditions(spec.cluster.network.links)
 
 
 def _check_moment(where: str, fault: Fault, spec: RunSpec) -> None:
@@ -52,11 +54,13 @@ def _check_moment(where: str, fault: Fault, spec: RunSpec) -> None:
         raise BadInput(f"{where}.at_s: {fault.at_s:g} is after the end of the run ({length_s:g} s)")
 
 
-def _check_links(where: str, hosts: HostNames, links: tuple[Link, ...]) -> None:
+@contextmanager
+def _naming(where: str) -> Iterator[None]:
+    """A field that another part of the spec makes wrong is reported with its place."""
     try:
-        hosts.conditions(links)
+        yield
     except FieldError as error:
-        raise BadInput(f"{where}: {error}") from None
+        raise BadInput(f"{where}{error}") from None
 
 
 def _no_network(where: str) -> BadInput:

@@ -18,6 +18,7 @@ from penstock.domain.errors import BadInput, TestbedError
 from penstock.domain.hosts import host_names
 from penstock.domain.network import NetworkSpec
 from penstock.domain.progress import Progress, silent
+from penstock.domain.value import fitting
 from penstock.kafka.connection import KafkaCluster
 from penstock.kafka.quotas import set_client_quotas
 from penstock.kafka.waiting import wait_until
@@ -52,7 +53,7 @@ class Cluster(KafkaCluster):
         on_progress: Progress = silent,
     ) -> None:
         super().__init__()
-        self.spec = spec or ClusterSpec()
+        self.spec = fitting("spec", spec, ClusterSpec | None) or ClusterSpec()
         self.toolchain = toolchain or find_toolchain(os.environ)
         self.nodes: tuple[Node, ...] = ()
         self.network: Network | None = None

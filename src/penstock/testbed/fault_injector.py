@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from penstock.domain.errors import BadInput, FaultDidNotTake, PenstockError, TestbedError
 from penstock.domain.fault import Fault, Struck, When
-from penstock.domain.value import several
+from penstock.domain.value import fitting, several
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.observe import observe
 
@@ -75,7 +75,8 @@ class FaultInjector:
         signals: Signals | None = None,
         on_event: Callable[[Event], None] = lambda _: None,
     ) -> None:
-        faults = several("faults", faults)
+        fitting("cluster", cluster, Cluster)
+        faults = fitting("faults", several("faults", faults), tuple[Fault, ...])
         self.events: list[Event] = []
         self._cluster = cluster
         self._signals = {**cluster_signals(cluster), **(signals or {})}

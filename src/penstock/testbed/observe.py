@@ -18,6 +18,7 @@ from penstock.domain.broker_view import (
     RequestTimes,
 )
 from penstock.domain.errors import TestbedError
+from penstock.domain.value import fitting
 from penstock.testbed import agent
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.process import NodeProcess
@@ -70,6 +71,7 @@ Answers = Mapping[str, Mapping[str, Any]]
 
 def observe(cluster: Cluster, timeout_s: float = 2.0) -> dict[int, BrokerView]:
     """The view of every broker, now. Unreachable brokers are included with their state."""
+    fitting("cluster", cluster, Cluster)
     return {broker: _view(cluster, broker, timeout_s=timeout_s) for broker in cluster.broker_ids}
 
 

@@ -111,6 +111,14 @@ class NetworkProfile(Value):
         self.require(bool(self.steps), "steps", "must have at least one step")
         self.require(times == sorted(times), "steps", "must be in order of at_s")
 
+    def check_hosts(self, hosts: HostNames) -> None:
+        """Raise a `FieldError` for a host that the network does not have, in any step."""
+        for number, step in enumerate(self.steps):
+            try:
+                hosts.conditions(step.links)
+            except FieldError as error:
+                raise FieldError(f"steps.{number}.{error.field}", error.value, error.rule) from None
+
 
 @dataclass(frozen=True)
 class HostNames:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from penstock.domain.network.condition import Link, NetworkProfile
+from penstock.domain.network.condition import HostNames, Link, NetworkProfile
+from penstock.domain.value import FieldError, fitting
 
 
+@runtime_checkable
 class Settable(Protocol):
     """What a profile is played on: a `Network`, or a stand-in that records the calls."""
+
+    names: HostNames
 
     def set(self, links: tuple[Link, ...], *, seed: str | None = None) -> None: ...
 
@@ -29,6 +33,10 @@ class ProfilePlayer:
         profile: NetworkProfile,
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
+        if not isinstance(network, Settable):
+            raise FieldError("network", network, "must be a network, such as cluster.emulated")
+        # A host that only the last step gets wrong is refused before the first one is applied.
+        fitting("profile", profile, NetworkProfile).check_hosts(network.names)
         self._network = network
         self._profile = profile
         self._clock_s = clock_s
