@@ -23,6 +23,7 @@ from penstock import specs
 from penstock.cli.experiment import experiment
 from penstock.domain import plugins
 from penstock.domain.errors import BadInput
+from penstock.domain.plugin_class import flaw_of
 from penstock.domain.value import Value
 from penstock.planner.strategies import Strategy
 from penstock.producer.policies import AdaptivePolicy
@@ -474,6 +475,104 @@ def test_a_broken_package_is_named_and_stops_only_who_uses_it(
             error.value
         )
         assert problem in str(error.value)
+
+
+def stairs(fields: str, before: str = "", decorator: str = "@dataclass(frozen=True)") -> str:
+    """Arrivals with these fields."""
+    return f"""
+from __future__ import annotations
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from penstock import Arrivals, Doc
+from penstock.domain.value import Value
+{before}
+{decorator}
+class Stairs(Arrivals):
+    kind = "stairs"
+    mean_per_s = 1.0
+    {fields}
+    def times_s(self, rng):
+        yield 0.0
+"""
+
+
+LATER = "if TYPE_CHECKING:\n    from decimal import Decimal\n"
+STEP = "@dataclass(frozen=True)\nclass Step(Value):\n    on: date\n    next: Step | None = None\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "problem", "fix"),
+    [
+        (
+            stairs("on: date"),
+            "has a field on of type date, which files cannot hold",
+            "use str, int",
+        ),
+        (stairs("on: date | None = None"), "field on of type date", "use str, int"),
+        (stairs("steps: list[int]"), "steps of type list[int]", "tuple[X, ...]"),
+        (stairs("step: int | Arrivals"), "step of type int | ", "or a Value"),
+        (stairs("steps: tuple[Step, ...]", STEP), "has a field on of type date", "use str, int"),
+        (stairs("cost: Decimal", LATER), "name 'Decimal' is not defined", "TYPE_CHECKING"),
+        (stairs("step_s: float", decorator=""), "has step_s, which is no field", "put @dataclass("),
+    ],
+)
+def test_a_class_whose_fields_cannot_be_used_is_refused_when_it_is_loaded(
+    code: str, problem: str, fix: str, install: Install
+) -> None:
+    install("[penstock.arrivals]\nstairs = others_plugins:Stairs\n", code)
+    with pytest.raises(BadInput) as error:
+        load(EXAMPLES["penstock.arrivals"])
+    assert "others_plugins:Stairs (penstock.arrivals) of others 1.2" in error.value.message
+    assert problem in error.value.message
+    assert fix in error.value.fix and "repair that package" in error.value.fix
+
+
+def test_a_class_may_have_the_fields_that_penstocks_own_have(install: Install) -> None:
+    step = STEP.replace("date", "Annotated[str, Doc('a day')]")
+    fields = """
+    most: ClassVar[int] = 3
+    step_s: float = 1.0
+    steps: tuple[Step, ...] = ()
+    shape: Literal["even", "odd"] | None = None
+    names: Mapping[str, int | str | None] | None = None
+    before: Arrivals | None = None
+    """
+    install("[penstock.arrivals]\nstairs = others_plugins:Stairs\n", stairs(fields, step))
+    assert load(EXAMPLES["penstock.arrivals"]).arrivals.steps == ()
+
+
+@pytest.mark.parametrize("group", plugins.WORDS)
+def test_penstocks_own_kinds_have_no_flaw(group: str) -> None:
+    word = pkgutil.resolve_name(plugins.WORDS[group])
+    for name, kind in plugins.every(group).items():
+        assert flaw_of(kind, word, name, "") is None
+
+
+def test_an_experiment_without_its_axes_is_refused_when_it_is_loaded(install: Install) -> None:
+    code = """
+        from penstock import ExperimentKind
+
+        class Stairs(ExperimentKind):
+            kind = "stairs"
+            reported_figures = ()
+            def measure(self, job): ...
+            def outcome(self, facts, text): ...
+        """
+    install("[penstock.experiments]\nstairs = others_plugins:Stairs\n", code)
+    with pytest.raises(BadInput, match=r"of others 1\.2 lacks axes, grid"):
+        plugins.get("penstock.experiments", "stairs")
+
+
+def test_an_error_of_a_class_names_its_package_and_the_place_in_the_file(install: Install) -> None:
+    fails = "def __post_init__(self):\n        {}['step_s']"
+    install("[penstock.arrivals]\nstairs = others_plugins:Stairs\n", stairs(fails))
+    with pytest.raises(BadInput) as error:
+        specs.parse("arrivals:\n  kind: stairs\n", FILE_KINDS["workload"], "w.yaml")
+    assert "w.yaml" in str(error.value) and "arrivals: the plug-in stairs" in str(error.value)
+    assert "others_plugins:Stairs (penstock.arrivals) of others 1.2" in str(error.value)
+    assert "cannot be made: KeyError: 'step_s'; repair that package" in str(error.value)
 
 
 def test_a_broken_package_is_named_when_the_file_is_read_also_if_only_a_field_has_its_name(
