@@ -701,3 +701,12 @@ def test_the_docs_list_the_kinds_that_there_are() -> None:
     rows = re.findall(r"^\| `([a-z_]+)` \| (`.*`) \|$", text, re.MULTILINE)
     listed = {f"penstock.{group}": re.findall(r"`([^`]+)`", kinds) for group, kinds in rows}
     assert listed == {group: plugins.names(group) for group in plugins.WORDS}
+
+
+def test_contributors_are_told_of_every_group() -> None:
+    text = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text()
+    rows = re.findall(r"^\|[^|]*\| `([\w/]+)/` \|([^|]*)\|", text, re.MULTILINE)
+    told = {(folder, name) for folder, classes in rows for name in re.findall(r"`(\w+)`", classes)}
+    for place in plugins.WORDS.values():
+        package, _, name = place.removeprefix("penstock.").partition(":")
+        assert (package.replace(".", "/"), name) in told
