@@ -10,7 +10,7 @@ import sys
 import textwrap
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -23,10 +23,17 @@ from penstock import specs
 from penstock.cli.experiment import experiment
 from penstock.domain import plugins
 from penstock.domain.errors import BadInput
+from penstock.domain.facts import ClusterFacts, Conditions, Coordinate, Range, merged
+from penstock.domain.grid import ExperimentGrid, complete, quick
+from penstock.domain.metrics import Estimate
 from penstock.domain.plugin_class import flaw_of
 from penstock.domain.value import Value
 from penstock.planner.strategies import Strategy
 from penstock.producer.policies import AdaptivePolicy
+from penstock.report.facts import points as points_table
+from penstock.report.facts import render, sentence
+from penstock.runs.experiments.assemble import assemble
+from penstock.runs.experiments.points import PointResult, conditions, points
 from penstock.specs.loader import FILE_KINDS
 from penstock.specs.schema import json_schema
 
@@ -626,6 +633,82 @@ def test_an_experiment_of_another_package_is_a_command(install: Install) -> None
     assert isinstance(error, BadInput)
     assert "consumption, end-to-end, production, stairs" in str(error)
     assert "did you mean 'stairs'?" in str(error)
+
+
+LINGERING = """
+    from penstock import SHARED_AXES, ExperimentGrid, ExperimentKind, FactFigure, Measured
+
+    class Stairs(ExperimentKind):
+        "What lingering costs."
+        kind = "stairs"
+        axes = SHARED_AXES
+        grid = ExperimentGrid(
+            partitions=(1, 2, 3), message_bytes=(100,), replication=(1,), brokers=(1,),
+            further={"linger_ms": (0, 5.5), "codec": ("none", "lz4")},
+        )
+        reported_figures = (FactFigure("latency_ms", "latency", "ms"),)
+
+        def measure(self, job):
+            return Measured({})
+
+        def facts(self, results):
+            return {"further": {"lingering_ms": results.points[0].figures["latency_ms"]}}
+
+        def outcome(self, facts, text):
+            return [f"Lingering costs {text(facts.further['lingering_ms'], 'ms')}"]
+"""
+
+
+def test_an_experiment_may_add_axes_and_facts(install: Install) -> None:
+    install("[penstock.experiments]\nstairs = others_plugins:Stairs\n", LINGERING)
+    grid = complete("stairs", ExperimentGrid(further={"linger_ms": (0, 5, 50)}, repeats=1))
+    assert grid.further == {"linger_ms": (0, 5, 50), "codec": ("none", "lz4")}
+    every = points("stairs", grid)
+    assert [p.label for p in every][-3:] == [
+        "partitions=2, linger_ms=5, codec=none",
+        "partitions=2, linger_ms=50, codec=none",
+        "partitions=2, linger_ms=0, codec=lz4",
+    ]
+    assert len(conditions("stairs", replace(grid, design="full"))) == 3 * 3 * 2
+    assert len({p.conditions.further for p in points("stairs", quick(grid))}) == 1
+
+    figures = {"latency_ms": Estimate(value=2.0)}
+    results = [
+        PointResult(experiment="stairs", conditions=p.conditions, repeat=0, figures=figures)
+        for p in every
+    ]
+    facts = assemble("stairs", grid, results, "now")
+    assert specs.parse(specs.dump_json(facts), ClusterFacts) == facts
+    assert facts.further == {"lingering_ms": figures["latency_ms"]}
+    assert facts.valid["stairs.linger_ms"] == Range(low=0, high=50)
+    assert merged(facts, replace(facts, further={})).further == facts.further
+    assert sentence(facts, "stairs") == "Lingering costs 2 ms."
+    shown = points_table(facts, "stairs")
+    assert list(shown.columns)[:3] == ["partitions", "linger ms", "codec"]
+    assert "linger ms 50" in render(facts, "stairs", "stairs")
+
+
+@pytest.mark.parametrize(
+    ("further", "message"),
+    [
+        ({"lingers": (1,)}, "'lingers' is no axis that stairs adds; it adds linger_ms, codec"),
+        ({"linger_ms": ()}, "must have values, none twice"),
+        ({"linger_ms": (1, 1)}, "must have values, none twice"),
+    ],
+)
+def test_axes_that_an_experiment_does_not_add_are_refused(
+    further: dict[str, Any], message: str, install: Install
+) -> None:
+    install("[penstock.experiments]\nstairs = others_plugins:Stairs\n", LINGERING)
+    with pytest.raises(BadInput, match=message):
+        complete("stairs", ExperimentGrid(further=further))
+
+
+@pytest.mark.parametrize("axis", ["brokers", "linger ms", "policy"])
+def test_an_added_axis_has_a_name_of_its_own(axis: str) -> None:
+    where = Conditions(message_bytes=1, partitions=1, replication=1, brokers=1)
+    with pytest.raises(BadInput, match="must be a name"):
+        replace(where, further=(Coordinate(axis=axis, value=1),))
 
 
 def test_a_broken_experiment_hides_no_other(install: Install) -> None:
