@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -16,8 +18,11 @@ SOURCE, RESULT = ROOT / "ARCHITECTURE.md", ROOT / ".importlinter"
 PACKAGE = ROOT / "src" / "penstock"
 HEADING = "## What may import what"
 
+# Rows of cells.
+Table = Sequence[Sequence[str]]
 
-def tables(text: str) -> Iterator[list[list[str]]]:
+
+def tables(text: str) -> Iterator[Table]:
     """The tables of the section: rows of cells, without the header."""
     section = text.partition(HEADING)[2].partition("\n## ")[0]
     for block in re.findall(r"(?:^\|.*\n)+", section, re.MULTILINE):
@@ -30,57 +35,109 @@ def tables(text: str) -> Iterator[list[list[str]]]:
 
 
 def names(cell: str) -> list[str]:
-    return re.findall(r"`([\w.]+)/?`", cell)
+    return re.findall(r"`([\w.*]+)/?`", cell)
 
 
-def contract(number: int, title: str, sources: list[str], forbidden: list[str]) -> str:
-    def lines(modules: list[str]) -> str:
-        return "".join(f"\n    {module}" for module in modules)
+@dataclass(frozen=True)
+class Contract:
+    """What import-linter enforces: these modules do not import those."""
 
-    return (
-        f"\n[importlinter:contract:{number}]\n"
-        f"name = {title}\n"
-        "type = forbidden\n"
-        # What is forbidden to reach by a detour is forbidden to the package on the detour.
-        "allow_indirect_imports = True\n"
-        f"source_modules ={lines(sources)}\n"
-        f"forbidden_modules ={lines(forbidden)}\n"
-    )
+    title: str
+    sources: Sequence[str]
+    forbidden: Sequence[str]
+    is_direct: bool = False  # they may import what imports those
+    is_itself: bool = False  # the forbidden modules, not what lies in them
+
+    def text(self, number: int) -> str:
+        def listed(modules: Sequence[str]) -> str:
+            return "".join(f"\n    {module}" for module in modules)
+
+        return (
+            f"\n[importlinter:contract:{number}]\n"
+            f"name = {self.title}\n"
+            "type = forbidden\n"
+            + "allow_indirect_imports = True\n" * self.is_direct
+            + "as_packages = False\n" * self.is_itself
+            + f"source_modules ={listed(self.sources)}\n"
+            f"forbidden_modules ={listed(self.forbidden)}\n"
+        )
+
+
+def is_there(name: str) -> bool:
+    path = PACKAGE / name.replace(".", "/")
+    return (path / "__init__.py").is_file() or path.with_suffix(".py").is_file()
+
+
+def check_names(may: Mapping[str, Sequence[str]], others: Sequence[str]) -> None:
+    """Every package has a line, and every name in the tables is a package: a misspelt one would
+    be a rule about nothing."""
+    found = {p.stem for p in PACKAGE.iterdir() if p.suffix == ".py" or is_there(p.name)}
+    if missing := found - set(may) - {"__init__", "__main__"}:
+        sys.exit(f"{SOURCE.name}: {HEADING[3:]!r} has no line for {', '.join(sorted(missing))}")
+    named = {*may, *others, *(name for allowed in may.values() for name in allowed)}
+    if wrong := sorted(name for name in named - {"everything"} if not is_there(name)):
+        sys.exit(
+            f"{SOURCE.name}: {HEADING[3:]!r} names {', '.join(wrong)}, which {PACKAGE.name} does "
+            "not have; correct the name"
+        )
+
+
+def check_order(may: Mapping[str, Sequence[str]]) -> None:
+    """No package may import one that may, directly or by way of others, import it."""
+    graph = {
+        room: set(may) - {room} if "everything" in allowed else allowed
+        for room, allowed in may.items()
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        # Reversed, so that each may import the next.
+        cycle = " → ".join(reversed(error.args[1]))
+        sys.exit(
+            f"{SOURCE.name}: {HEADING[3:]!r} lets packages import each other: {cycle}; "
+            "forbid one of these"
+        )
+
+
+def package_contracts(may: Mapping[str, Sequence[str]]) -> Iterator[Contract]:
+    """What the first table forbids. Directly: whom a package may import may import others."""
+    for room, allowed in may.items():
+        others = [f"penstock.{o}" for o in may if o != room and o not in allowed]
+        if others and "everything" not in allowed:
+            title = f"{room} imports {', '.join(allowed) or 'nothing of ours'}"
+            yield Contract(title, [f"penstock.{room}"], others, is_direct=True)
+
+
+def special_contracts(rows: Table, rooms: Sequence[str]) -> Iterator[Contract]:
+    """What the second table forbids: to named packages also by way of others, since no other rule
+    may forbid the detour (of `autoscaler.core` through the rest of `autoscaler`); to all but some,
+    directly, since those exist to be used."""
+    for title, packages, modules in rows:
+        is_all = packages.startswith("all but")
+        inside = [r for r in rooms if r not in names(packages)] if is_all else names(packages)
+        sources, forbidden = [f"penstock.{p}" for p in inside], names(modules)
+        is_root = forbidden == ["penstock"]
+        if is_root:  # which all of these lie in, so each module is meant, and the root alone
+            sources = [module for source in sources for module in (source, f"{source}.**")]
+        yield Contract(title, sources, forbidden, is_direct=is_all, is_itself=is_root)
 
 
 def rules(text: str) -> str:
-    rooms, externals = tables(text)
-    may = {names(room)[0]: names(allowed) for room, _, allowed in rooms}
-    # What is not built yet has its line already.
-    there = [
-        room for room in may if (PACKAGE / room).is_dir() or (PACKAGE / f"{room}.py").is_file()
-    ]
-    found = {
-        p.stem for p in PACKAGE.iterdir() if p.suffix == ".py" or (p / "__init__.py").is_file()
-    }
-    if missing := found - set(may) - {"__init__", "__main__"}:
-        sys.exit(f"{SOURCE.name}: {HEADING[3:]!r} has no line for {', '.join(sorted(missing))}")
-    parts = [
-        "# Made by scripts/import_rules.py from ARCHITECTURE.md. Change it there.\n[importlinter]\n"
-    ]
-    parts.append(
-        "root_package = penstock\ninclude_external_packages = True\nexclude_type_checking_imports = True\n"
+    packages, special = tables(text)
+    may = {names(room)[0]: names(allowed) for room, _, allowed in packages}
+    sources = [name for _, inside, _ in special for name in names(inside)]
+    ours = [m for _, _, modules in special for m in names(modules) if m.startswith("penstock.")]
+    check_names(may, [*sources, *(m.removeprefix("penstock.").removesuffix(".*") for m in ours)])
+    check_order(may)
+    contracts = [*package_contracts(may), *special_contracts(special, list(may))]
+    return (
+        "# Made by scripts/import_rules.py from ARCHITECTURE.md. Change it there.\n"
+        "[importlinter]\n"
+        "root_package = penstock\n"
+        "include_external_packages = True\n"
+        "exclude_type_checking_imports = True\n"
+        + "".join(contract.text(number) for number, contract in enumerate(contracts, 1))
     )
-    number = 0
-    for room in there:
-        others = [f"penstock.{o}" for o in there if o != room and o not in may[room]]
-        if others and "everything" not in may[room]:
-            number += 1
-            allowed = ", ".join(o for o in may[room] if o in there) or "nothing of ours"
-            title = f"{room} imports {allowed}"
-            parts.append(contract(number, title, [f"penstock.{room}"], others))
-    for title, packages, libraries in externals:
-        inside = [p for p in names(packages) if (PACKAGE / p.replace(".", "/")).is_dir()]
-        if packages.startswith("all but"):
-            inside = [room for room in there if room not in names(packages)]
-        number += 1
-        parts.append(contract(number, title, [f"penstock.{p}" for p in inside], names(libraries)))
-    return "".join(parts)
 
 
 def main() -> None:

@@ -7,6 +7,7 @@ loaded when they are used (`lazy` reads the imports below), so `import penstock`
 from typing import TYPE_CHECKING
 
 from penstock import lazy
+from penstock.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from penstock.api.autoscaling import autoscale as autoscale
@@ -321,8 +322,6 @@ if TYPE_CHECKING:
     from penstock.testbed.health import health as health
     from penstock.testbed.network.profile_player import ProfilePlayer as ProfilePlayer
     from penstock.testbed.observe import observe as observe
-
-__version__ = "0.1.0"
 
 # What a package or a module in it needs that the base installation lacks; the first that fits.
 _EXTRAS = {

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
+import dis
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -16,8 +15,8 @@ from penstock.domain.errors import MissingPart
 def exports(
     package: str, extras: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """The `__getattr__` and `__dir__` of a package that offers what its `if TYPE_CHECKING:` block
-    imports: type checkers and this function read the same list.
+    """The `__getattr__` and `__dir__` of a package that offers what it imports from its own modules
+    under `if TYPE_CHECKING:`: type checkers and this function read the same list.
 
     `extras`: package or module below `package` → the extra that brings all it needs, which is more
     than what it misses first. The first that fits counts.
@@ -25,10 +24,7 @@ def exports(
 
     @cache
     def places() -> dict[str, str]:
-        body = ast.parse(inspect.getsource(sys.modules[package])).body
-        typed = [node for block in body if isinstance(block, ast.If) for node in block.body]
-        imports = [node for node in typed if isinstance(node, ast.ImportFrom)]
-        return {alias.name: str(node.module) for node in imports for alias in node.names}
+        return dict(_imports(package))
 
     def load(name: str) -> Any:
         # Python itself asks for names such as __path__, long before anybody uses the package.
@@ -48,7 +44,18 @@ def exports(
             raise MissingPart(f"{package}.{name}: {why}", fix) from None
 
     def listed() -> list[str]:
-        has_version = hasattr(sys.modules[package], "__version__")
-        return sorted([*places(), *(["__version__"] if has_version else [])])
+        return sorted(places())
 
     return load, listed
+
+
+def _imports(package: str) -> Iterator[tuple[str, str]]:
+    """The names that a package imports from its own modules, and which. Read from its bytecode,
+    which has the imports that never run too, since an installation may lack the sources."""
+    spec: Any = sys.modules[package].__spec__
+    module = ""
+    for step in dis.get_instructions(spec.loader.get_code(package)):
+        if step.opname == "IMPORT_NAME":
+            module = step.argval
+        elif step.opname == "IMPORT_FROM" and module.startswith(f"{package}."):
+            yield step.argval, module

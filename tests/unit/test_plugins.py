@@ -10,7 +10,7 @@ import sys
 import textwrap
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -23,9 +23,17 @@ from penstock import specs
 from penstock.cli.experiment import experiment
 from penstock.domain import plugins
 from penstock.domain.errors import BadInput
+from penstock.domain.facts import ClusterFacts, Coordinate, MeasuredRange, PointConditions, merged
+from penstock.domain.grid import ExperimentGrid, complete, quick
+from penstock.domain.metrics import Estimate
+from penstock.domain.plugin_class import flaw_of
 from penstock.domain.value import Value
 from penstock.planner.strategies import Strategy
 from penstock.producer.policies import AdaptivePolicy
+from penstock.report.facts import points as points_table
+from penstock.report.facts import render, sentence
+from penstock.runs.experiments.assemble import assemble
+from penstock.runs.experiments.points import PointResult, conditions, points
 from penstock.specs.loader import FILE_KINDS
 from penstock.specs.schema import json_schema
 
@@ -476,6 +484,104 @@ def test_a_broken_package_is_named_and_stops_only_who_uses_it(
         assert problem in str(error.value)
 
 
+def stairs(fields: str, before: str = "", decorator: str = "@dataclass(frozen=True)") -> str:
+    """Arrivals with these fields."""
+    return f"""
+from __future__ import annotations
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from penstock import Arrivals, Doc
+from penstock.domain.value import Value
+{before}
+{decorator}
+class Stairs(Arrivals):
+    kind = "stairs"
+    mean_per_s = 1.0
+    {fields}
+    def times_s(self, rng):
+        yield 0.0
+"""
+
+
+LATER = "if TYPE_CHECKING:\n    from decimal import Decimal\n"
+STEP = "@dataclass(frozen=True)\nclass Step(Value):\n    on: date\n    next: Step | None = None\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "problem", "fix"),
+    [
+        (
+            stairs("on: date"),
+            "has a field on of type date, which files cannot hold",
+            "use str, int",
+        ),
+        (stairs("on: date | None = None"), "field on of type date", "use str, int"),
+        (stairs("steps: list[int]"), "steps of type list[int]", "tuple[X, ...]"),
+        (stairs("step: int | Arrivals"), "step of type int | ", "or a Value"),
+        (stairs("steps: tuple[Step, ...]", STEP), "has a field on of type date", "use str, int"),
+        (stairs("cost: Decimal", LATER), "name 'Decimal' is not defined", "TYPE_CHECKING"),
+        (stairs("step_s: float", decorator=""), "has step_s, which is no field", "put @dataclass("),
+    ],
+)
+def test_a_class_whose_fields_cannot_be_used_is_refused_when_it_is_loaded(
+    code: str, problem: str, fix: str, install: Install
+) -> None:
+    install("[penstock.arrivals]\nstairs = others_plugins:Stairs\n", code)
+    with pytest.raises(BadInput) as error:
+        load(EXAMPLES["penstock.arrivals"])
+    assert "others_plugins:Stairs (penstock.arrivals) of others 1.2" in error.value.message
+    assert problem in error.value.message
+    assert fix in error.value.fix and "repair that package" in error.value.fix
+
+
+def test_a_class_may_have_the_fields_that_penstocks_own_have(install: Install) -> None:
+    step = STEP.replace("date", "Annotated[str, Doc('a day')]")
+    fields = """
+    most: ClassVar[int] = 3
+    step_s: float = 1.0
+    steps: tuple[Step, ...] = ()
+    shape: Literal["even", "odd"] | None = None
+    names: Mapping[str, int | str | None] | None = None
+    before: Arrivals | None = None
+    """
+    install("[penstock.arrivals]\nstairs = others_plugins:Stairs\n", stairs(fields, step))
+    assert load(EXAMPLES["penstock.arrivals"]).arrivals.steps == ()
+
+
+@pytest.mark.parametrize("group", plugins.WORDS)
+def test_penstocks_own_kinds_have_no_flaw(group: str) -> None:
+    word = pkgutil.resolve_name(plugins.WORDS[group])
+    for name, kind in plugins.every(group).items():
+        assert flaw_of(kind, word, name, "") is None
+
+
+def test_an_experiment_without_its_axes_is_refused_when_it_is_loaded(install: Install) -> None:
+    code = """
+        from penstock import ExperimentKind
+
+        class Stairs(ExperimentKind):
+            kind = "stairs"
+            reported_figures = ()
+            def measure(self, job): ...
+            def outcome(self, facts, text): ...
+        """
+    install("[penstock.experiments]\nstairs = others_plugins:Stairs\n", code)
+    with pytest.raises(BadInput, match=r"of others 1\.2 lacks axes, grid"):
+        plugins.get("penstock.experiments", "stairs")
+
+
+def test_an_error_of_a_class_names_its_package_and_the_place_in_the_file(install: Install) -> None:
+    fails = "def __post_init__(self):\n        {}['step_s']"
+    install("[penstock.arrivals]\nstairs = others_plugins:Stairs\n", stairs(fails))
+    with pytest.raises(BadInput) as error:
+        specs.parse("arrivals:\n  kind: stairs\n", FILE_KINDS["workload"], "w.yaml")
+    assert "w.yaml" in str(error.value) and "arrivals: the plug-in stairs" in str(error.value)
+    assert "others_plugins:Stairs (penstock.arrivals) of others 1.2" in str(error.value)
+    assert "cannot be made: KeyError: 'step_s'; repair that package" in str(error.value)
+
+
 def test_a_broken_package_is_named_when_the_file_is_read_also_if_only_a_field_has_its_name(
     install: Install,
 ) -> None:
@@ -527,6 +633,82 @@ def test_an_experiment_of_another_package_is_a_command(install: Install) -> None
     assert isinstance(error, BadInput)
     assert "consumption, end-to-end, production, stairs" in str(error)
     assert "did you mean 'stairs'?" in str(error)
+
+
+LINGERING = """
+    from penstock import SHARED_AXES, ExperimentGrid, ExperimentKind, FactFigure, Measured
+
+    class Stairs(ExperimentKind):
+        "What lingering costs."
+        kind = "stairs"
+        axes = SHARED_AXES
+        grid = ExperimentGrid(
+            partitions=(1, 2, 3), message_bytes=(100,), replication=(1,), brokers=(1,),
+            further={"linger_ms": (0, 5.5), "codec": ("none", "lz4")},
+        )
+        reported_figures = (FactFigure("latency_ms", "latency", "ms"),)
+
+        def measure(self, job):
+            return Measured({})
+
+        def facts(self, results):
+            return {"further": {"lingering_ms": results.points[0].figures["latency_ms"]}}
+
+        def outcome(self, facts, text):
+            return [f"Lingering costs {text(facts.further['lingering_ms'], 'ms')}"]
+"""
+
+
+def test_an_experiment_may_add_axes_and_facts(install: Install) -> None:
+    install("[penstock.experiments]\nstairs = others_plugins:Stairs\n", LINGERING)
+    grid = complete("stairs", ExperimentGrid(further={"linger_ms": (0, 5, 50)}, repeats=1))
+    assert grid.further == {"linger_ms": (0, 5, 50), "codec": ("none", "lz4")}
+    every = points("stairs", grid)
+    assert [p.label for p in every][-3:] == [
+        "partitions=2, linger_ms=5, codec=none",
+        "partitions=2, linger_ms=50, codec=none",
+        "partitions=2, linger_ms=0, codec=lz4",
+    ]
+    assert len(conditions("stairs", replace(grid, design="full"))) == 3 * 3 * 2
+    assert len({p.conditions.further for p in points("stairs", quick(grid))}) == 1
+
+    figures = {"latency_ms": Estimate(value=2.0)}
+    results = [
+        PointResult(experiment="stairs", conditions=p.conditions, repeat=0, figures=figures)
+        for p in every
+    ]
+    facts = assemble("stairs", grid, results, "now")
+    assert specs.parse(specs.dump_json(facts), ClusterFacts) == facts
+    assert facts.further == {"lingering_ms": figures["latency_ms"]}
+    assert facts.valid["stairs.linger_ms"] == MeasuredRange(low=0, high=50)
+    assert merged(facts, replace(facts, further={})).further == facts.further
+    assert sentence(facts, "stairs") == "Lingering costs 2 ms."
+    shown = points_table(facts, "stairs")
+    assert list(shown.columns)[:3] == ["partitions", "linger ms", "codec"]
+    assert "linger ms 50" in render(facts, "stairs", "stairs")
+
+
+@pytest.mark.parametrize(
+    ("further", "message"),
+    [
+        ({"lingers": (1,)}, "'lingers' is no axis that stairs adds; it adds linger_ms, codec"),
+        ({"linger_ms": ()}, "must have values, none twice"),
+        ({"linger_ms": (1, 1)}, "must have values, none twice"),
+    ],
+)
+def test_axes_that_an_experiment_does_not_add_are_refused(
+    further: dict[str, Any], message: str, install: Install
+) -> None:
+    install("[penstock.experiments]\nstairs = others_plugins:Stairs\n", LINGERING)
+    with pytest.raises(BadInput, match=message):
+        complete("stairs", ExperimentGrid(further=further))
+
+
+@pytest.mark.parametrize("axis", ["brokers", "linger ms", "policy"])
+def test_an_added_axis_has_a_name_of_its_own(axis: str) -> None:
+    where = PointConditions(message_bytes=1, partitions=1, replication=1, brokers=1)
+    with pytest.raises(BadInput, match="must be a name"):
+        replace(where, further=(Coordinate(axis=axis, value=1),))
 
 
 def test_a_broken_experiment_hides_no_other(install: Install) -> None:
@@ -615,3 +797,12 @@ def test_the_docs_list_the_kinds_that_there_are() -> None:
     rows = re.findall(r"^\| `([a-z_]+)` \| (`.*`) \|$", text, re.MULTILINE)
     listed = {f"penstock.{group}": re.findall(r"`([^`]+)`", kinds) for group, kinds in rows}
     assert listed == {group: plugins.names(group) for group in plugins.WORDS}
+
+
+def test_contributors_are_told_of_every_group() -> None:
+    text = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text()
+    rows = re.findall(r"^\|[^|]*\| `([\w/]+)/` \|([^|]*)\|", text, re.MULTILINE)
+    told = {(folder, name) for folder, classes in rows for name in re.findall(r"`(\w+)`", classes)}
+    for place in plugins.WORDS.values():
+        package, _, name = place.removeprefix("penstock.").partition(":")
+        assert (package.replace(".", "/"), name) in told

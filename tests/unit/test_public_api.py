@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import compileall
 import subprocess
 import sys
 from importlib import import_module
@@ -65,6 +66,25 @@ def test_it_is_loaded_only_when_it_is_used() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split("\n")[:2] == ["[]", "[]"]
+
+
+def test_names_are_found_without_sources(tmp_path: Path) -> None:
+    package = tmp_path / "shop"
+    package.mkdir()
+    (package / "till.py").write_text("OPEN = True")
+    (package / "__init__.py").write_text(
+        "from typing import TYPE_CHECKING\n"
+        "from penstock import lazy\n"
+        "if TYPE_CHECKING:\n"
+        "    from shop.till import OPEN as OPEN\n"
+        "__getattr__, __dir__ = lazy.exports(__name__, {})\n"
+    )
+    compileall.compile_dir(package, legacy=True, quiet=1)
+    for source in package.glob("*.py"):
+        source.unlink()
+    code = "import shop; print(dir(shop), shop.OPEN, shop.__file__.endswith('.pyc'))"
+    command = [sys.executable, "-c", code]
+    assert subprocess.check_output(command, text=True, cwd=tmp_path) == "['OPEN'] True True\n"
 
 
 def test_a_missing_extra_is_named() -> None:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
 import numpy as np
 import pytest
+import report_runs
 
 from penstock import specs
-from penstock.domain.arrivals import BurstArrivals, ConstantArrivals, RecordedArrivals
+from penstock.domain.arrivals import Arrivals, BurstArrivals, ConstantArrivals, RecordedArrivals
 from penstock.domain.errors import BadInput
+from penstock.domain.kpi import kpi_of
 from penstock.domain.scenario import Scenario
 from penstock.domain.workload import MOST_MESSAGES_PER_PRODUCER, Workload
 from penstock.load import scenario_file, schedule
+from penstock.load.plan import WARM_UP_MARGIN_S, plan_of
 from penstock.runs.matrix import cells
 
 
@@ -34,6 +40,38 @@ def test_no_more_is_drawn_than_is_asked_for() -> None:
     """Two messages in an hour, in spells of a millisecond: to draw 65,536 would take for ever."""
     arrivals = BurstArrivals(calm_per_s=0, busy_per_s=0.001, calm_s=0.001, busy_s=0.001)
     assert len(schedule.due_ns(arrivals, 1.0, Random(1))) < 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finite(Arrivals):
+    """One message; the rate in the long run is what its author says."""
+
+    rate_per_s: float = 0.0
+
+    def times_s(self, rng: Random) -> Iterator[float]:
+        yield 0.0
+
+    @property
+    def mean_per_s(self) -> float:
+        return self.rate_per_s
+
+
+def test_arrivals_may_end() -> None:
+    spec = replace(report_runs.spec(), workload=Workload(arrivals=Finite()))
+    plan = plan_of(spec)
+    assert plan.longest_warm_up_s == spec.cluster_warm_up.limit_s + WARM_UP_MARGIN_S
+    plan.check()
+    assert len(schedule.due_ns(Finite(), 1.0, Random(1))) == 1
+    shares = {"used_mb_per_s": 1.0, "lost_share": 0.0, "duplicated_share": 0.0}
+    kpi = kpi_of(spec, acknowledged_per_s=2.0, **shares)
+    assert (kpi.rate_share, kpi.best_per_s) == (1, 0)
+
+
+@pytest.mark.parametrize("rate_per_s", [-1.0, math.nan])
+def test_a_rate_that_cannot_be_is_refused(rate_per_s: float) -> None:
+    workload = Workload(arrivals=Finite(rate_per_s=rate_per_s))
+    with pytest.raises(BadInput, match="must be 0 or more"):
+        schedule.check(workload, 1)
 
 
 def test_too_many_messages_are_refused_before_they_are_made() -> None:

@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
-from penstock import __version__
 from penstock.cli import output
 from penstock.domain.errors import PenstockError
+from penstock.version import __version__
 
 # Each is a module of this package with a command of the same name.
 VERBS = (

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from penstock.domain.grid import EXPERIMENTS, ExperimentGrid
 from penstock.domain.metrics import Distribution, Estimate
-from penstock.domain.value import Choice, Doc, Value
+from penstock.domain.value import Choice, Doc, FieldError, Value
 
 # Of `facts.json` and of the files of an experiment's points.
 FACTS_FORMAT = 1
@@ -21,6 +21,14 @@ FACTS_FORMAT = 1
 COLD = "cold: "
 
 Over = Literal["partitions", "copies_per_broker", "led_partitions"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coordinate(Value):
+    """The value of a point on an axis that its experiment adds."""
+
+    axis: str
+    value: str | int | float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +45,22 @@ class PointConditions(Value):
     policy: Annotated[
         str, Doc("bro-min or bro-max, if that policy would choose this number of brokers")
     ] = ""
+    # Not a mapping, since conditions are keys.
+    further: Annotated[tuple[Coordinate, ...], Doc("on axes that the experiment adds")] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        taken = {f.name for f in fields(self)}
+        for axis in (coordinate.axis for coordinate in self.further):
+            if axis in taken or not axis.isidentifier():
+                raise FieldError("further", axis, "must be a name (a-z, 0-9, _) that is not taken")
+            taken.add(axis)
+
+    @property
+    def coordinates(self) -> dict[str, str | int | float]:
+        """Those of all axes, by name."""
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "further"}
+        return own | {coordinate.axis: coordinate.value for coordinate in self.further}
 
     @property
     def copies_per_broker(self) -> float:
@@ -158,6 +182,10 @@ class ClusterFacts(Value):
         int | None, Doc("[H_max] most open handles the system allows a broker")
     ] = None
 
+    further: Annotated[
+        Mapping[str, Estimate], Doc("facts that experiments add; the unit is in the name")
+    ] = field(default_factory=dict)
+
     lines: Annotated[
         tuple[FittedLine, ...], Doc("every figure that was fitted over partitions")
     ] = ()
@@ -169,7 +197,7 @@ def merged(first: ClusterFacts, *others: ClusterFacts) -> ClusterFacts:
     return reduce(_merge, others, first)
 
 
-_GATHERED = {"grids", "valid", "caveats", "lines", "points", "format"}
+_GATHERED = {"grids", "valid", "caveats", "further", "lines", "points", "format"}
 
 
 def _merge(earlier: ClusterFacts, later: ClusterFacts) -> ClusterFacts:
@@ -193,6 +221,7 @@ def _merge(earlier: ClusterFacts, later: ClusterFacts) -> ClusterFacts:
         grids={**earlier.grids, **later.grids},
         valid={**earlier.valid, **later.valid},
         caveats=tuple(caveats),
+        further={**earlier.further, **later.further},
         lines=(*(x for x in earlier.lines if (x.figure, x.over) not in fitted), *later.lines),
         points=(*(p for p in earlier.points if p.experiment not in again), *later.points),
     )

@@ -6,7 +6,7 @@ experiment does not have (consumers, for production) is not looked at.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
@@ -57,6 +57,10 @@ class ExperimentGrid(Value):
         tuple[Assignor, ...],
         Doc("who assigns partitions to consumers: an assignor of the client, or the broker"),
     ] = ()
+    further: Annotated[
+        Mapping[str, tuple[str | int | float, ...]],
+        Doc("axes that the experiment adds: name → values"),
+    ] = field(default_factory=dict)
     repeats: Annotated[
         int, Bound(ge=1, le=1000), Doc("repeats per point, each on its own cluster")
     ] = 3
@@ -109,6 +113,9 @@ class ExperimentGrid(Value):
         for name in ("policies", "assignors"):
             values: Sequence[str] = getattr(self, name)
             self.require(len(set(values)) == len(values), name, "must not repeat a value")
+        for name, added in self.further.items():
+            if not added or len(set(added)) != len(added):
+                raise FieldError(f"further.{name}", list(added), "must have values, none twice")
         if self.cluster.brokers != ClusterSpec().brokers:
             fix = "is not used here: list the broker counts in `brokers`"
             raise FieldError("cluster.brokers", self.cluster.brokers, fix)
@@ -144,7 +151,11 @@ def complete(kind: str, grid: ExperimentGrid | None = None) -> ExperimentGrid:
     own: ExperimentGrid = plugins.get(EXPERIMENTS, kind).grid
     if grid is None:
         return own
-    return replace(grid, **{a: getattr(grid, a) or getattr(own, a) for a in _AXES})
+    if unknown := sorted(set(grid.further) - set(own.further)):
+        known = ", ".join(own.further) or "none"
+        raise FieldError("further", unknown[0], f"is no axis that {kind} adds; it adds {known}")
+    axes = {a: getattr(grid, a) or getattr(own, a) for a in _AXES}
+    return replace(grid, **axes, further={**own.further, **grid.further})
 
 
 def quick(grid: ExperimentGrid) -> ExperimentGrid:
@@ -153,5 +164,6 @@ def quick(grid: ExperimentGrid) -> ExperimentGrid:
     few = tuple(dict.fromkeys((counts[0], counts[len(counts) // 2 - 1], counts[len(counts) // 2])))
     base = {axis: getattr(grid, axis)[:1] for axis in _AXES}
     seconds, warm_up_s = min(grid.seconds, 4.0), min(grid.warm_up_s, 2.0)
-    axes = base | {"partitions": few, "policies": ()}
+    further = {axis: values[:1] for axis, values in grid.further.items()}
+    axes = base | {"partitions": few, "policies": (), "further": further}
     return replace(grid, **axes, repeats=1, seconds=seconds, warm_up_s=warm_up_s)

@@ -72,7 +72,8 @@ def kpi_of(
     objective, bandwidth = spec.objective or Objective(), bandwidth_mb_per_s(spec)
     best_per_s = objective.best_per_s or spec.workload.messages_per_s
     used = None if bandwidth is None else min(1.0, used_mb_per_s / bandwidth)
-    rate = min(1.0, acknowledged_per_s / best_per_s)
+    # Arrivals that end some time have a rate of 0 in the long run, which any rate reaches.
+    rate = min(1.0, acknowledged_per_s / best_per_s) if best_per_s else 1.0
     return Kpi(
         gamma=gamma(
             objective.weights,

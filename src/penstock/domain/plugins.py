@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from inspect import isabstract
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
@@ -70,7 +69,7 @@ def every(group: str) -> dict[str, Any]:
     plugins = dict(_own(group))
     for entry in _entries(group):
         if entry.name in plugins:
-            raise BadInput(f"{_title(entry)} has a name that is taken", _FIX)
+            raise BadInput(f"{_title(entry)} has a name that is taken", "uninstall that package")
         plugins[entry.name] = _load(entry)
     return dict(sorted(plugins.items()))
 
@@ -86,7 +85,13 @@ def below(word: Any, package: str = "") -> dict[str, Any]:
     return dict(sorted(kinds.items()))
 
 
-_FIX = "repair that package, or uninstall it"
+def title(plugin: Any) -> str | None:
+    """A class of another package in a message; None for one of Penstock's own."""
+    if plugin.__module__.partition(".")[0] == "penstock":
+        return None
+    group, name = getattr(plugin, "plugin_group", None), getattr(plugin, "kind", None)
+    entries = [entry for entry in _entries(group) if entry.name == name] if group and name else []
+    return _title(entries[0]) if entries else f"{plugin.__module__}.{plugin.__qualname__}"
 
 
 @cache
@@ -111,19 +116,17 @@ def _entries(group: str) -> tuple[EntryPoint, ...]:
 
 
 def _load(entry: EntryPoint) -> Any:
+    # Here, since values look for their kinds in this module.
+    from penstock.domain.plugin_class import REPAIR, flaw_of
+
     word = _word(entry.group)
     try:
         plugin = entry.load()
     except (Exception, SystemExit) as error:  # whatever the code of others does when imported
         problem = f"{type(error).__name__}: {error}"
-        raise BadInput(f"{_title(entry)} cannot be loaded: {problem}", _FIX) from error
-    if not (isinstance(plugin, type) and issubclass(plugin, word)):
-        raise BadInput(f"{_title(entry)} is not a subclass of {WORDS[entry.group]}", _FIX)
-    if plugin.__dict__.get("kind") != entry.name:
-        raise BadInput(f"{_title(entry)} does not have kind = {entry.name!r}", _FIX)
-    if isabstract(plugin):
-        missing = ", ".join(sorted(getattr(plugin, "__abstractmethods__", ())))
-        raise BadInput(f"{_title(entry)} lacks {missing}", _FIX)
+        raise BadInput(f"{_title(entry)} cannot be loaded: {problem}", REPAIR) from error
+    if flaw := flaw_of(plugin, word, entry.name, WORDS[entry.group]):
+        raise BadInput(f"{_title(entry)} {flaw.text}", flaw.fix)
     return plugin
 
 

@@ -18,10 +18,16 @@ _BLOCK = 1 << 16
 
 def check(workload: Workload, length_s: float) -> None:
     """Refuse a schedule that would not fit into memory, before it is made."""
+    arrivals = workload.arrivals
     try:
-        expected = workload.arrivals.mean_per_s * length_s
+        expected = arrivals.mean_per_s * length_s
     except FieldError as error:
         raise BadInput(f"arrivals.{error}", "give its times as `at_s`") from None
+    if not expected >= 0:  # nor a number
+        raise BadInput(
+            f"arrivals: {arrivals.kind} has {arrivals.mean_per_s} messages/s",
+            "mean_per_s of a plug-in must be 0 or more",
+        )
     # A stream that varies may have a few more; `due_ns` checks again.
     if expected > MOST_MESSAGES_PER_PRODUCER:
         raise _too_many(expected)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 
 from penstock.domain.facts import ClusterFacts, FactPoint, PointConditions
 from penstock.report import facts_charts, formatting
@@ -73,12 +72,13 @@ def lines(facts: ClusterFacts) -> Table:
 
 def varying(conditions: Sequence[PointConditions]) -> list[str]:
     """The axes that tell the points apart; partitions always."""
-    names = [f.name for f in fields(PointConditions)]
-    return [n for n in names if n == "partitions" or len({getattr(c, n) for c in conditions}) > 1]
+    where = [c.coordinates for c in conditions]
+    names = where[0] if where else ()
+    return [n for n in names if n == "partitions" or len({c[n] for c in where}) > 1]
 
 
 def _axis(where: PointConditions, axis: str) -> str:
-    value = getattr(where, axis)
+    value = where.coordinates[axis]
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
-from dataclasses import fields
 
 import numpy as np
 
@@ -169,7 +168,10 @@ def _at(facts: ClusterFacts, kind: str, conditions: Sequence[PointConditions]) -
 
 
 def _difference(where: PointConditions, centre: PointConditions) -> str:
-    names = [f.name for f in fields(PointConditions) if f.name != "policy"]
-    changed = [n for n in names if getattr(where, n) != getattr(centre, n)]
-    settings = [f"{n.replace('_', ' ')} {getattr(where, n)}" for n in changed]
+    at_centre = centre.coordinates
+    settings = [
+        f"{name.replace('_', ' ')} {value}"
+        for name, value in where.coordinates.items()
+        if name != "policy" and value != at_centre[name]
+    ]
     return ", ".join(settings) or "base"

@@ -19,7 +19,6 @@ from pathlib import Path
 import confluent_kafka
 import psutil
 
-from penstock import __version__
 from penstock.domain.errors import PenstockError, TestbedError
 from penstock.domain.progress import Progress, silent
 from penstock.domain.run import ClockAnchor, ProducerReport, Run, RunEvent, RunSpec
@@ -37,6 +36,7 @@ from penstock.runs.warm_up import state_of, warm_up_run
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.fault_injector import FaultInjector
 from penstock.testbed.network.profile_player import ProfilePlayer
+from penstock.version import __version__
 
 _TOPIC_WAS_THERE = (
     "the topic existed already: its replication and settings are not those of the scenario"

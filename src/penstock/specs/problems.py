@@ -7,9 +7,16 @@ from dataclasses import fields
 from difflib import get_close_matches
 from typing import cast
 
-from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError, IterableValidationError
+from cattrs.errors import (
+    BaseValidationError,
+    ClassValidationError,
+    ForbiddenExtraKeysError,
+    IterableValidationError,
+)
 
+from penstock.domain import plugins
 from penstock.domain.client import is_secret
+from penstock.domain.errors import PenstockError
 from penstock.domain.value import Doc, FieldError, Value, field_types
 from penstock.specs.text import Document, Place
 from penstock.specs.units import IN_NAMES, plain, quantity, split_name
@@ -17,6 +24,9 @@ from penstock.specs.units import IN_NAMES, plain, quantity, split_name
 NUMBER, WHOLE, TEXT, TRUTH = "a number", "a whole number", "text", "true or false"
 _YES = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 
+
+# For who wrote a class of another package.
+_OF_OTHERS = "repair that package: it should raise penstock.FieldError for values that it refuses"
 
 # In place of a value that is not there or need not be shown.
 ABSENT = object()
@@ -75,6 +85,11 @@ def _class_problems(error: ClassValidationError, place: Place) -> Iterator[tuple
                 yield (*place, name), text
         elif isinstance(inner, FieldError):
             yield from _problems(inner, _field_place(cls, inner.field, place))
+        elif (plugin := plugins.title(cls)) and not isinstance(
+            inner, (PenstockError, BaseValidationError)
+        ):
+            problem = f"{type(inner).__name__}: {inner}"
+            yield place, f"{plugin} cannot be made: {problem}; {_OF_OTHERS}"
         else:
             yield from _problems(inner, place)
     for inner, note in with_notes:

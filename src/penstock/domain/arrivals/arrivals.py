@@ -23,4 +23,4 @@ class Arrivals(Value, ABC):
     @property
     @abstractmethod
     def mean_per_s(self) -> float:
-        """Messages per second of one producer, in the long run."""
+        """Messages per second of one producer, in the long run; 0 if they end some time."""

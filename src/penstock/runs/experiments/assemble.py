@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 
 from penstock.domain.errors import PenstockError
 from penstock.domain.facts import (
@@ -117,11 +116,11 @@ def _point(results: PointResults, where: PointConditions) -> FactPoint:
 
 def _valid(kind: str, complete: Sequence[PointResult]) -> dict[str, MeasuredRange]:
     ranges = {}
-    for f in fields(PointConditions):
-        values = [getattr(r.conditions, f.name) for r in complete]
-        numbers = [v for v in values if isinstance(v, int) and v > 0]
-        if numbers:
-            ranges[f"{kind}.{f.name}"] = MeasuredRange(low=min(numbers), high=max(numbers))
+    where = [r.conditions.coordinates for r in complete]
+    for axis in where[0]:
+        numbers = [v for c in where if isinstance(v := c[axis], int | float)]
+        if any(numbers):  # 0 at all points: the experiment does not have that axis
+            ranges[f"{kind}.{axis}"] = MeasuredRange(low=min(numbers), high=max(numbers))
     return ranges
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Annotated, Any, Literal
 
 from penstock.domain import plugins
-from penstock.domain.facts import FACTS_FORMAT, PointConditions
+from penstock.domain.facts import FACTS_FORMAT, Coordinate, PointConditions
 from penstock.domain.grid import EXPERIMENTS, ExperimentGrid
 from penstock.domain.metrics import Distribution, Estimate
 from penstock.domain.value import Choice, Doc, FieldError, Value
@@ -74,8 +74,7 @@ def points(kind: str, grid: ExperimentGrid) -> tuple[PointRepeat, ...]:
 
 def base(kind: str, grid: ExperimentGrid) -> PointConditions:
     """The middle of the star: the first of every axis, the middle one of the partitions."""
-    first = {_NAMES[axis]: _first(axis, getattr(grid, axis)) for axis in _axes(kind)}
-    return _with_policy(PointConditions(**first), grid)
+    return _with_policy(_conditions(_middle(kind, grid)), grid)
 
 
 def sweep(kind: str, grid: ExperimentGrid) -> tuple[PointConditions, ...]:
@@ -92,28 +91,38 @@ def conditions(kind: str, grid: ExperimentGrid) -> tuple[PointConditions, ...]:
     return tuple(dict.fromkeys(_with_policy(c, grid) for c in possible))
 
 
-def _axes(kind: str) -> tuple[str, ...]:
+def _axes(kind: str, grid: ExperimentGrid) -> dict[str, Sequence[Any]]:
+    """The axes that it has, with their values."""
     axes: tuple[str, ...] = plugins.get(EXPERIMENTS, kind).axes
-    return axes
+    return {axis: getattr(grid, axis) for axis in axes} | dict(grid.further)
+
+
+def _middle(kind: str, grid: ExperimentGrid) -> dict[str, Any]:
+    return {axis: _first(axis, values) for axis, values in _axes(kind, grid).items()}
+
+
+def _conditions(values: Mapping[str, Any]) -> PointConditions:
+    """The point with these values, by axis of the grid."""
+    further = [Coordinate(axis=a, value=value) for a, value in values.items() if a not in _NAMES]
+    own = {name: values[axis] for axis, name in _NAMES.items() if axis in values}
+    return PointConditions(**own, further=tuple(further))
 
 
 def _star(kind: str, grid: ExperimentGrid) -> list[PointConditions]:
-    middle = replace(base(kind, grid), policy="")
-    every = [replace(c, policy="") for c in sweep(kind, grid)]
-    for axis in _axes(kind):
-        values = getattr(grid, axis)
+    middle = _middle(kind, grid)
+    every = [_conditions({**middle, "partitions": p}) for p in sorted(grid.partitions)]
+    for axis, values in _axes(kind, grid).items():
         if axis == "brokers":
-            values = (*values, *_policy_brokers(grid, middle.replication))
-        every += [replace(middle, **{_NAMES[axis]: value}) for value in values]
+            values = (*values, *_policy_brokers(grid, middle["replication"]))
+        every += [_conditions({**middle, axis: value}) for value in values]
     return every
 
 
 def _full(kind: str, grid: ExperimentGrid) -> list[PointConditions]:
-    axes = _axes(kind)
+    axes = _axes(kind, grid)
     every = []
-    for combination in product(*(getattr(grid, axis) for axis in axes)):
-        values = {_NAMES[axis]: value for axis, value in zip(axes, combination, strict=True)}
-        point = PointConditions(**values)
+    for combination in product(*axes.values()):
+        point = _conditions(dict(zip(axes, combination, strict=True)))
         every.append(point)
         every += [replace(point, brokers=b) for b in _policy_brokers(grid, point.replication)]
     return every
@@ -142,6 +151,7 @@ def _first(axis: str, values: Sequence[Any]) -> Any:
 
 def _labels(every: Sequence[PointConditions]) -> list[str]:
     """What tells each point from the others: partitions=48, message_bytes=1000."""
-    names = [f.name for f in fields(PointConditions) if f.name != "policy"]
-    varying = [n for n in names if len({getattr(c, n) for c in every}) > 1] or ["partitions"]
-    return [", ".join(f"{n}={getattr(c, n)}" for n in varying) for c in every]
+    all_of_them = [c.coordinates for c in every]
+    names = [name for name in all_of_them[0] if name != "policy"]
+    varying = [n for n in names if len({c[n] for c in all_of_them}) > 1] or ["partitions"]
+    return [", ".join(f"{n}={c[n]}" for n in varying) for c in all_of_them]
