@@ -248,11 +248,11 @@ def result(where: PointConditions, repeat: int, noise: float = 0.0, **more: Any)
     """Replication of 2 + .1 ms per copy, election of 30 + 4 ms per partition led, 20 MB/s."""
     led = where.partitions / where.brokers
     figures = {
-        "replication_ms": 2 + 0.1 * where.copies_per_broker + noise,
+        "replication_ms": 2 + 0.1 * where.replicas_per_broker + noise,
         "detection_ms": 9000.0 + 500 * repeat,
         "election_longest_ms": 30 + 4 * led + noise,
         "led_partitions": led,
-        "moderate_broker_open_handles": 100 + 2 * where.copies_per_broker,
+        "moderate_broker_open_handles": 100 + 2 * where.replicas_per_broker,
         "throughput_mb_per_s": 20.0 + repeat,
         "throughput_records_per_s": 20_000.0,
         "latency_ms": 5.0,

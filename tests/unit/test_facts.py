@@ -23,7 +23,7 @@ from penstock.domain.metrics import Distribution, Estimate
 WHERE = PointConditions(message_bytes=1000, partitions=48, replication=3, brokers=3, producers=1)
 LINE = FittedLine(
     figure="replication_ms",
-    over="copies_per_broker",
+    over="replicas_per_broker",
     intercept=Estimate(value=2.0, low=1.5, high=2.5),
     slope=Estimate(value=0.1, low=0.08, high=0.12),
     r_squared=0.9,
@@ -89,8 +89,8 @@ def test_a_line_knows_where_it_was_measured() -> None:
 
 
 def test_copies_of_a_broker() -> None:
-    assert WHERE.copies_per_broker == 48
-    assert replace(WHERE, brokers=6).copies_per_broker == 24
+    assert WHERE.replicas_per_broker == 48
+    assert replace(WHERE, brokers=6).replicas_per_broker == 24
 
 
 def test_joined_facts_have_what_either_has() -> None:

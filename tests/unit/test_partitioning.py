@@ -25,8 +25,8 @@ TABLE = Partitioning(
     partition_mb_per_s=10,
     consumer_mb_per_s=20,
     most_brokers=16,
-    most_copies=30_000,
-    replication_ms_per_copy=1,
+    most_replicas=30_000,
+    replication_ms_per_replica=1,
     most_replication_ms=40,
     unavailable_ms_per_partition=25,
     most_unavailable_ms=2_000,
@@ -82,8 +82,8 @@ PROBLEMS = st.builds(
     consumers=st.integers(0, 60),
     replication=st.integers(1, 5),
     most_brokers=st.integers(1, 12),
-    most_copies=st.none() | hundredths(1, 100),
-    replication_ms_per_copy=hundredths(0, 5),
+    most_replicas=st.none() | hundredths(1, 100),
+    replication_ms_per_replica=hundredths(0, 5),
     replication_base_ms=hundredths(0, 20),
     most_replication_ms=st.none() | hundredths(1, 100),
     unavailable_ms_per_partition=hundredths(0, 50),
@@ -103,11 +103,11 @@ def solutions(problem: Partitioning, most: int = 1_100) -> list[tuple[int, int]]
             ]
             needs.append(p.consumers)
             copies, led = count * p.replication / b, count / b
-            replication_ms = p.replication_base_ms + copies * p.replication_ms_per_copy
+            replication_ms = p.replication_base_ms + copies * p.replication_ms_per_replica
             unavailable_ms = p.unavailable_base_ms + led * p.unavailable_ms_per_partition
             if (
                 count >= max(needs) - 1e-9
-                and (p.most_copies is None or copies <= p.most_copies + 1e-9)
+                and (p.most_replicas is None or copies <= p.most_replicas + 1e-9)
                 and (
                     p.most_replication_ms is None or replication_ms <= p.most_replication_ms + 1e-9
                 )
@@ -167,7 +167,7 @@ def test_a_problem_without_a_solution_says_why_and_what_would_help() -> None:
     assert "most_replication_ms: 62.5" in str(it.value.fix)
     few = replace(TABLE, replication=20)
     impossible = few.impossible()
-    assert impossible is not None and "20 copies need 20 brokers" in impossible.sentence
+    assert impossible is not None and "20 replicas need 20 brokers" in impossible.sentence
     assert impossible.changes["most_brokers"] == 20
 
 

@@ -636,7 +636,7 @@ def test_an_experiment_of_another_package_is_a_command(install: Install) -> None
 
 
 LINGERING = """
-    from penstock import SHARED_AXES, ExperimentGrid, ExperimentKind, FactFigure, Measured
+    from penstock import SHARED_AXES, ExperimentGrid, ExperimentKind, FactFigure, PointFigures
 
     class Stairs(ExperimentKind):
         "What lingering costs."
@@ -649,7 +649,7 @@ LINGERING = """
         reported_figures = (FactFigure("latency_ms", "latency", "ms"),)
 
         def measure(self, job):
-            return Measured({})
+            return PointFigures({})
 
         def facts(self, results):
             return {"further": {"lingering_ms": results.points[0].figures["latency_ms"]}}

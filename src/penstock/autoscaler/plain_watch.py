@@ -48,7 +48,7 @@ class PlainWatch:
         if new := stalled.keys() - self._stalled:
             since = time.strftime("%H:%M:%S", time.localtime(min(stalled[p] for p in new)))
             text = (
-                f"{listed(new)} cannot be read since {since}: check the brokers that have copies of "
+                f"{listed(new)} cannot be read since {since}: check the brokers that have replicas of "
                 "it; the other partitions are still read"
             )
             events.append(warning(text))

@@ -103,10 +103,10 @@ class ClusterSpec(Value):
             "offsets.topic.replication.factor",
             "transaction.state.log.replication.factor",
         ):
-            copies = str(self.properties.get(name, ""))
-            if copies.isdigit() and int(copies) > self.brokers:
+            replicas = str(self.properties.get(name, ""))
+            if replicas.isdigit() and int(replicas) > self.brokers:
                 fix = f"must be at most the number of brokers ({self.brokers})"
-                raise FieldError(f"properties.{name}", copies, fix)
+                raise FieldError(f"properties.{name}", replicas, fix)
         fix = "needs `place: namespaces`: there is no network to shape on loopback"
         self.require(self.network is None or self.place == "namespaces", "network", fix)
 
@@ -129,7 +129,7 @@ class TopicSpec(Value):
 
     name: Annotated[str, Doc("letters, digits, '.', '_' and '-'")]
     partitions: Annotated[int, Bound(ge=1, le=100_000)] = 1
-    replication: Annotated[int, Bound(ge=1, le=16), Doc("copies of each partition")] = 1
+    replication: Annotated[int, Bound(ge=1, le=16), Doc("replicas of each partition")] = 1
     config: Annotated[
         Mapping[str, str | int | float | bool], Doc("topic configuration by Kafka's names")
     ] = field(default_factory=dict)
@@ -145,6 +145,6 @@ class TopicSpec(Value):
         return {name: property_text(value) for name, value in self.config.items()}
 
     def check_fits(self, brokers: int) -> None:
-        """A topic cannot have more copies than there are brokers."""
+        """A topic cannot have more replicas than there are brokers."""
         fix = f"must be at most the number of brokers ({brokers})"
         self.require(self.replication <= brokers, "replication", fix)

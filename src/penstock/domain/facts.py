@@ -20,7 +20,7 @@ FACTS_FORMAT = 1
 # How a warning of a point begins whose brokers were not warm.
 COLD = "cold: "
 
-Over = Literal["partitions", "copies_per_broker", "led_partitions"]
+Over = Literal["partitions", "replicas_per_broker", "led_partitions"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ class PointConditions(Value):
         return own | {coordinate.axis: coordinate.value for coordinate in self.further}
 
     @property
-    def copies_per_broker(self) -> float:
+    def replicas_per_broker(self) -> float:
         """P·r / b."""
         return self.partitions * self.replication / self.brokers
 
@@ -93,7 +93,7 @@ class FittedLine(Value):
     over: Annotated[
         Over,
         Doc(
-            "x: partitions P of the topic; copies_per_broker P·r/b; led_partitions, of the broker "
+            "x: partitions P of the topic; replicas_per_broker P·r/b; led_partitions, of the broker "
             "that was killed"
         ),
     ]
@@ -166,7 +166,7 @@ class ClusterFacts(Value):
     end_to_end: Annotated[Distribution | None, Doc("[l_e2e] intended → received")] = None
     replication: Annotated[
         FittedLine | None,
-        Doc("[l_r = slope, ms] what acks=all waits for beyond acks=1, over copies"),
+        Doc("[l_r = slope, ms] what acks=all waits for beyond acks=1, over replicas"),
     ] = None
     detection_ms: Annotated[Estimate | None, Doc("kill of a broker → the controller fences it")] = (
         None
@@ -176,7 +176,7 @@ class ClusterFacts(Value):
         Doc("[u = slope, ms] fenced → the last of its partitions accepts messages again"),
     ] = None
     handles: Annotated[
-        FittedLine | None, Doc("open handles of a broker, over the copies it has")
+        FittedLine | None, Doc("open handles of a broker, over the replicas it has")
     ] = None
     handles_limit: Annotated[
         int | None, Doc("[H_max] most open handles the system allows a broker")

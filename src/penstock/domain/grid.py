@@ -45,11 +45,11 @@ class ExperimentGrid(Value):
         tuple[int, ...],
         Doc("sizes of the value; end-to-end: uniform from 1 % of the size up to the size"),
     ] = ()
-    replication: Annotated[tuple[int, ...], Doc("copies of each partition")] = ()
+    replication: Annotated[tuple[int, ...], Doc("replicas of each partition")] = ()
     brokers: Annotated[tuple[int, ...], Doc("brokers of the cluster")] = ()
     policies: Annotated[
         tuple[Policy, ...],
-        Doc("adds broker counts: bro-min, one per copy; bro-max, the largest in `brokers`"),
+        Doc("adds broker counts: bro-min, one per replica; bro-max, the largest in `brokers`"),
     ] = ()
     producers: Annotated[tuple[int, ...], Doc("producers, each a process")] = ()
     consumers: Annotated[tuple[int, ...], Doc("consumers of one group, each a process")] = ()

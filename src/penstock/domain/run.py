@@ -108,7 +108,7 @@ class RunSpec(Value):
         """Whether a reader beside the brokers watches when messages become readable."""
         if self.visibility != "auto":
             return self.visibility == "on"
-        # With one copy a record is visible as soon as it is appended.
+        # With one replica a record is visible as soon as it is appended.
         return self.topic.replication > 1 and self.workload.messages_per_s <= WATCHED_UP_TO_PER_S
 
     def _check_existing(self) -> None:

@@ -79,8 +79,8 @@ class Admin:
         return partitions
 
     def out_of_sync(self, timeout_s: float = 2.0, broker: int | None = None) -> list[str]:
-        """Partitions without a leader or with a copy that lags: 'topic-0: leader 1, 2 of 3 in
-        sync'. With `broker`, only those where that one's copy lags."""
+        """Partitions without a leader or with a replica that is out of sync: 'topic-0: leader 1, 2 of 3 in
+        sync'. With `broker`, only those where that one's replica is."""
         try:
             topics = self._client.list_topics(timeout=timeout_s).topics
         except KafkaException as error:

@@ -306,7 +306,7 @@ class OrderBook:
             first = min(stalled, key=lambda p: (stalled[p], p))
             since = time.strftime("%H:%M:%S", time.localtime(stalled[first]))
             why = self._brokers.silent.get(first, "it has no leader")
-            fix = "check the brokers that have copies of it; the other partitions are still read"
+            fix = "check the brokers that have replicas of it; the other partitions are still read"
             blockers[f"{listed(stalled)} cannot be read since {since}: {why}"] = fix
         short = {p for p, r in order.ranges.items() if p in marks and marks[p].high < r.start}
         if cut := sorted(p for p in short if order.ranges[p].truncated_from is not None):

@@ -30,7 +30,7 @@ class Costs:
     producer_byte_s: float = 0.0
     consumer_message_s: float | None = None
     consumer_request_s: float = 0.0
-    # Of all brokers, per request whatever its class, and per byte of each copy.
+    # Of all brokers, per request whatever its class, and per byte of each replica.
     broker_request_s: float | None = None
     broker_byte_s: float = 0.0
     # Class → its share of the requests.
@@ -123,7 +123,7 @@ def _requests_per_s(one: Observation) -> float | None:
 
 
 def _stored(one: Observation) -> float:
-    """Bytes/s of all copies."""
+    """Bytes/s of all replicas."""
     return 0.0 if one.brokers is None else one.brokers.bytes_in_per_s * one.spec.topic.replication
 
 

@@ -2,7 +2,7 @@
 
 Symbols: requests/s of all other producers together, and their MB/s. Each request costs what one of
 the model's does: the broker's part, that of the followers, and one reader's. Assumes that others'
-requests come at random, and that the copies are as many as in the predicted run. Traffic that the
+requests come at random, and that it has as many replicas as the predicted run. Traffic that the
 cluster had while the model was calibrated is part of its costs already: only more counts here.
 """
 

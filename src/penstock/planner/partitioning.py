@@ -6,10 +6,10 @@ Symbols:
     T           MB/s that the topic must carry
     T_p, T_c    MB/s that one partition takes from producers, and gives to a consumer
     c           consumers of a group, each of which needs a partition
-    r           copies of each partition
+    r           replicas of each partition
     B           brokers that there may be
-    H           copies that a broker may hold (its open handles)
-    l_r, L      ms of replication latency per copy on a broker, and the most that is allowed
+    H           replicas that a broker may hold (its open handles)
+    l_r, L      ms of replication latency per replica on a broker, and the most that is allowed
     u, U        ms of unavailability per partition that a broker leads, and the most that is allowed
 
     P ≥ max(T/T_p, T/T_c, c)      P·r ≤ b·H      P·r·l_r ≤ b·L      P·u ≤ b·U      r ≤ b ≤ B
@@ -18,7 +18,7 @@ For given brokers the most partitions is a closed form that never falls with b, 
 not depend on b. So the set of solutions is known from one pass over b, and every question about it
 (the fewest brokers, the most partitions, what is missing) is answered in O(B).
 
-Latency and unavailability are straight lines over copies and led partitions where they were measured,
+Latency and unavailability are straight lines over replicas and led partitions where they were measured,
 so each limit is taken less its intercept. (The document has none: 0.) The time in which a dead broker
 is noticed is not in u: it does not depend on partitions (`detection_ms` is added where unavailability
 is shown).
@@ -50,13 +50,13 @@ class Partitioning(Value):
         float, Bound(gt=0), Doc("[T_c] that one consumer reads of one partition")
     ]
     consumers: Annotated[int, Bound(ge=0), Doc("[c] that need a partition each")] = 1
-    replication: Annotated[int, Bound(ge=1), Doc("[r] copies of each partition")] = 3
+    replication: Annotated[int, Bound(ge=1), Doc("[r] replicas of each partition")] = 3
     most_brokers: Annotated[int, Bound(ge=1), Doc("[B] that there may be")] = 3
-    most_copies: Annotated[
-        float | None, Bound(gt=0), Doc("[H] copies that a broker may hold, by its open handles")
+    most_replicas: Annotated[
+        float | None, Bound(gt=0), Doc("[H] replicas that a broker may hold, by its open handles")
     ] = None
-    replication_ms_per_copy: Annotated[float, Bound(ge=0), Doc("[l_r]")] = 0.0
-    replication_base_ms: Annotated[float, Bound(ge=0), Doc("with no copy: the intercept")] = 0.0
+    replication_ms_per_replica: Annotated[float, Bound(ge=0), Doc("[l_r]")] = 0.0
+    replication_base_ms: Annotated[float, Bound(ge=0), Doc("with no replica: the intercept")] = 0.0
     most_replication_ms: Annotated[float | None, Bound(gt=0), Doc("[L]")] = None
     unavailable_ms_per_partition: Annotated[
         float, Bound(ge=0), Doc("[u] per partition that the dead broker led")
@@ -85,11 +85,11 @@ class Partitioning(Value):
     def limits(self, brokers: int) -> Mapping[str, int]:
         """What limits partitions on so many brokers → how many it allows; 0: none at all."""
         allowed: dict[str, float] = {"partitions of a topic": MOST_PARTITIONS}
-        if self.most_copies is not None:
-            allowed["open handles"] = brokers * self.most_copies / self.replication
+        if self.most_replicas is not None:
+            allowed["open handles"] = brokers * self.most_replicas / self.replication
         if self.most_replication_ms is not None:
             room_ms = self.most_replication_ms - self.replication_base_ms
-            per_partition = self.replication_ms_per_copy * self.replication
+            per_partition = self.replication_ms_per_replica * self.replication
             allowed["replication latency"] = _quotient(brokers * room_ms, per_partition)
         if self.most_unavailable_ms is not None:
             room_ms = self.most_unavailable_ms - self.unavailable_base_ms
@@ -123,20 +123,20 @@ class Partitioning(Value):
 
     def plan(self, brokers: int, partitions: int) -> PartitioningSolution:
         """The outcome of a choice, a solution or not."""
-        copies = partitions * self.replication / brokers
+        replicas = partitions * self.replication / brokers
         led = partitions / brokers
         limits = self.limits(brokers)
         broken = [name for name, most in limits.items() if partitions > most]
         broken += [name for name, least in self.needs.items() if partitions < least]
         if brokers < self.replication:
-            broken.append("brokers for all copies")
+            broken.append("brokers for all replicas")
         if brokers > self.most_brokers:
             broken.append("brokers that there may be")
         return PartitioningSolution(
             brokers=brokers,
             partitions=partitions,
-            copies_per_broker=copies,
-            replication_ms=self.replication_base_ms + self.replication_ms_per_copy * copies,
+            replicas_per_broker=replicas,
+            replication_ms=self.replication_base_ms + self.replication_ms_per_replica * replicas,
             unavailable_ms=(
                 self.detection_ms
                 + self.unavailable_base_ms
@@ -153,7 +153,7 @@ class Partitioning(Value):
         brokers = max(self.most_brokers, self.replication)
         if self.most_brokers < self.replication:
             sentence = (
-                f"{self.replication} copies need {self.replication} brokers, and there may be "
+                f"{self.replication} replicas need {self.replication} brokers, and there may be "
                 f"{self.most_brokers}"
             )
         else:
@@ -173,7 +173,7 @@ class PartitioningSolution(Value):
 
     brokers: int
     partitions: int
-    copies_per_broker: float
+    replicas_per_broker: float
     replication_ms: float
     unavailable_ms: Annotated[float, Doc("with the time in which a dead broker is noticed")]
     binding: Annotated[str, Doc("what limits partitions on so many brokers")]
@@ -221,9 +221,9 @@ def _changes(problem: Partitioning) -> dict[str, float]:
     if not others_ok:
         return found
     exact = {
-        "most_copies": fewest * problem.replication / brokers,
+        "most_replicas": fewest * problem.replication / brokers,
         "most_replication_ms": problem.replication_base_ms
-        + problem.replication_ms_per_copy * fewest * problem.replication / brokers,
+        + problem.replication_ms_per_replica * fewest * problem.replication / brokers,
         "most_unavailable_ms": problem.unavailable_base_ms
         + problem.unavailable_ms_per_partition * fewest / brokers,
         "throughput_mb_per_s": problem.most_partitions(brokers)

@@ -22,7 +22,7 @@ USE_FIGURES = (
 )
 _OVER = {
     "partitions": "partition",
-    "copies_per_broker": "copy on a broker",
+    "replicas_per_broker": "replica on a broker",
     "led_partitions": "partition led",
 }
 

@@ -61,7 +61,7 @@ def _fitted(fitted: FittedLine, swept: Sequence[FactPoint]) -> Json:
     last = swept[-1].conditions
     per_partition = {
         "partitions": 1.0,
-        "copies_per_broker": last.copies_per_broker / last.partitions,
+        "replicas_per_broker": last.replicas_per_broker / last.partitions,
         # Leaders are spread evenly.
         "led_partitions": 1 / last.brokers,
     }[fitted.over]

@@ -271,7 +271,7 @@ def _share(fitted: FittedRequestInterval, partitions: int, quota_mb_per_s: float
 
 
 def _stored_per_s(fitted: FittedRequestInterval, partitions: int) -> Sequence[float]:
-    """Bytes/s onto the disk of each broker, without copies, as in the document."""
+    """Bytes/s onto the disk of each broker, without replication, as in the document."""
     model, counts = _producer(fitted), leaders(partitions, _BROKERS)
     count, _ = _at_quota(fitted, partitions, _STREAM_MB_PER_S)
     sent = model.predict(counts, count, _VALUE_BYTES)

@@ -10,7 +10,7 @@ from penstock.domain.value import Doc
 from penstock.planner.partitioning import Partitioning, PartitioningSolution
 from penstock.planner.strategies.strategy import Strategy
 
-# Copies on a broker at most, and partitions per broker.
+# Replicas on a broker at most, and partitions per broker.
 _MOST_COPIES, _MOST_PER_BROKER = 1_000, 100
 
 

@@ -70,8 +70,8 @@ def _x(result: PointResult, over: Over) -> float | None:
     if over == "led_partitions":
         led = result.figures.get("led_partitions")
         return None if led is None else led.value
-    if over == "copies_per_broker":
-        return result.conditions.copies_per_broker
+    if over == "replicas_per_broker":
+        return result.conditions.replicas_per_broker
     return float(result.conditions.partitions)
 
 

@@ -83,7 +83,7 @@ def sweep(kind: str, grid: ExperimentGrid) -> tuple[PointConditions, ...]:
 
 
 def conditions(kind: str, grid: ExperimentGrid) -> tuple[PointConditions, ...]:
-    """All points of the grid, none twice. More copies than brokers cannot be and is left out."""
+    """All points of the grid, none twice. More replicas than brokers are impossible and left out."""
     every = _star(kind, grid) if grid.design == "star" else _full(kind, grid)
     possible = [c for c in every if c.replication <= c.brokers]
     if not possible:
@@ -128,10 +128,10 @@ def _full(kind: str, grid: ExperimentGrid) -> list[PointConditions]:
     return every
 
 
-def _policy_brokers(grid: ExperimentGrid, copies: int) -> list[int]:
+def _policy_brokers(grid: ExperimentGrid, replicas: int) -> list[int]:
     """S4's two strategies for a given number of partitions: the fewest brokers that can hold the
-    copies, or all there are. (Limits on latency and handles are the planner's to add.)"""
-    chosen = {"bro-min": copies, "bro-max": max(grid.brokers)}
+    replicas, or all there are. (Limits on latency and handles are the planner's to add.)"""
+    chosen = {"bro-min": replicas, "bro-max": max(grid.brokers)}
     return [chosen[policy] for policy in grid.policies]
 
 

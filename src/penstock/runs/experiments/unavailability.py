@@ -1,7 +1,7 @@
 """How long partitions accept no messages after their leader died.
 
 Per partition: from the kill of the broker until a message that was sent after the kill is
-acknowledged by all copies in sync. That has two parts. Detection: the broker's session runs out (9 s
+acknowledged by all replicas in sync. That has two parts. Detection: the broker's session runs out (9 s
 by default), which the controller looks for four times in a session, so it varies by seconds and has
 nothing to do with partitions. Election: from there on, new leaders are chosen and take over, and
 clients hear of them. The controller's log tells one from the other; without that, the noise of

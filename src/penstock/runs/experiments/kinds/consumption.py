@@ -71,7 +71,7 @@ class ConsumptionExperiment(ExperimentKind):
         ("rebalance_join_ms", "partitions"),
         ("rebalance_leave_ms", "partitions"),
         ("rebalance_form_ms", "partitions"),
-        ("broker_open_handles", "copies_per_broker"),
+        ("broker_open_handles", "replicas_per_broker"),
     )
     reported_figures = (
         FactFigure("throughput_mb_per_s", "throughput", "mb_per_s"),

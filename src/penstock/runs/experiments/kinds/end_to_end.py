@@ -55,7 +55,7 @@ class EndToEndExperiment(ExperimentKind):
     fitted = (
         ("end_to_end_ms", "partitions"),
         ("end_to_end_p99_ms", "partitions"),
-        ("broker_open_handles", "copies_per_broker"),
+        ("broker_open_handles", "replicas_per_broker"),
     )
     reported_figures = (
         FactFigure("end_to_end_p50_ms", "p50", "ms"),

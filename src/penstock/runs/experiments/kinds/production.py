@@ -7,7 +7,7 @@ On one fresh cluster, one after the other:
 2. Saturation: T_p, acknowledged bytes while every producer works.
 3. The kill of a broker: u.
 
-**l_r** is how long a request with acks=all waits for the other copies, as its leader measures it
+**l_r** is how long a request with acks=all waits for the other replicas, as its leader measures it
 (RemoteTimeMs of produce requests). The difference between acks=all and acks=1 as a client sees it
 is not used: a broker serves one request of a connection at a time, so waiting requests delay those
 behind them, and the difference would show that queue, which depends on the client and its load.
@@ -72,15 +72,15 @@ class ProductionExperiment(ExperimentKind):
     latency = "produce"
     loads = 2
     beyond_s = 55.0
-    # S4's constraints are P·r·l_r ≤ b·L, P·u ≤ b·U and P·r ≤ b·H, so the first goes over the copies
-    # of a broker, the second over the partitions it leads, the third over its copies: each slope is
+    # S4's constraints are P·r·l_r ≤ b·L, P·u ≤ b·U and P·r ≤ b·H, so the first goes over the replicas
+    # of a broker, the second over the partitions it leads, the third over its replicas: each slope is
     # then the coefficient itself.
     fitted = (
-        ("replication_ms", "copies_per_broker"),
-        ("visible_ms", "copies_per_broker"),
+        ("replication_ms", "replicas_per_broker"),
+        ("visible_ms", "replicas_per_broker"),
         ("election_longest_ms", "led_partitions"),
         ("unavailable_longest_ms", "led_partitions"),
-        ("moderate_broker_open_handles", "copies_per_broker"),
+        ("moderate_broker_open_handles", "replicas_per_broker"),
         ("latency_ms", "partitions"),
         ("throughput_mb_per_s", "partitions"),
     )
@@ -137,7 +137,7 @@ class ProductionExperiment(ExperimentKind):
             parts.append(f"a message is acknowledged after {figure} at a moderate load")
         if facts.replication is not None:
             figure = text(facts.replication.slope, "ms")
-            parts.append(f"every copy on a broker adds {figure} to replication")
+            parts.append(f"every replica on a broker adds {figure} to replication")
         if facts.election is not None:
             figure = text(facts.election.slope, "ms")
             parts.append(
