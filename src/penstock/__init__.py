@@ -128,6 +128,7 @@ if TYPE_CHECKING:
     from penstock.domain.errors import TestbedError as TestbedError
     from penstock.domain.errors import TooManyRejects as TooManyRejects
     from penstock.domain.facts import ClusterFacts as ClusterFacts
+    from penstock.domain.facts import Coordinate as Coordinate
     from penstock.domain.facts import FactPoint as FactPoint
     from penstock.domain.facts import FittedLine as FittedLine
     from penstock.domain.facts import MeasuredRange as MeasuredRange

@@ -762,6 +762,14 @@ def test_the_documented_groups_are_those_that_there_are() -> None:
         assert hasattr(penstock, name), name
 
 
+def test_the_documented_methods_are_those_that_a_plug_in_must_have() -> None:
+    rows = re.findall(r"^\| `(penstock\.\w+)` \|[^|]*\|[^|]*\| ([^|]*) \|", DOCS, re.MULTILINE)
+    assert {group: set(re.findall(r"`(\w+)`", methods)) for group, methods in rows} == {
+        group: set(pkgutil.resolve_name(place).__abstractmethods__)
+        for group, place in plugins.WORDS.items()
+    }
+
+
 def test_the_calls_in_the_table_of_groups_work() -> None:
     situation = penstock.Situation(
         now=penstock.Configuration(), predict=lambda configuration: penstock.Outlook()
