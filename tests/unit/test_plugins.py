@@ -462,7 +462,7 @@ POISSON = {"arrivals": {"kind": "poisson", "rate_per_s": 1}}
         ),
         (
             "from penstock.domain.arrivals import Arrivals\nclass Stairs(Arrivals): kind = 'stairs'",
-            "lacks mean_per_s, times_s",
+            "does not define mean_per_s, times_s",
         ),
     ],
 )
@@ -522,7 +522,7 @@ STEP = "@dataclass(frozen=True)\nclass Step(Value):\n    on: date\n    next: Ste
         (stairs("step: int | Arrivals"), "step of type int | ", "or a Value"),
         (stairs("steps: tuple[Step, ...]", STEP), "has a field on of type date", "use str, int"),
         (stairs("cost: Decimal", LATER), "name 'Decimal' is not defined", "TYPE_CHECKING"),
-        (stairs("step_s: float", decorator=""), "has step_s, which is no field", "put @dataclass("),
+        (stairs("step_s: float", decorator=""), "has step_s, which is not a field", "put @dataclass("),
     ],
 )
 def test_a_class_whose_fields_cannot_be_used_is_refused_when_it_is_loaded(
@@ -568,7 +568,7 @@ def test_an_experiment_without_its_axes_is_refused_when_it_is_loaded(install: In
             def outcome(self, facts, text): ...
         """
     install("[penstock.experiments]\nstairs = others_plugins:Stairs\n", code)
-    with pytest.raises(BadInput, match=r"of others 1\.2 lacks axes, grid"):
+    with pytest.raises(BadInput, match=r"of others 1\.2 does not define axes, grid"):
         plugins.get("penstock.experiments", "stairs")
 
 

@@ -177,7 +177,7 @@ def load(pipeline: AnyPipeline) -> Pipeline:
     """A pipeline from a file or a value, with what stands in the files that it names."""
     if isinstance(pipeline, Pipeline):
         return pipeline_file.completed(pipeline)
-    return pipeline_file.load(as_path("pipeline", pipeline))
+    return pipeline_file.load(as_path("pipeline", pipeline, Pipeline))
 
 
 class _Alarms:

@@ -350,7 +350,7 @@ def _scenario(scenario: AnyPath | Scenario | None, model: FittedModel) -> Scenar
     if scenario is None:
         lightest = min(model.observations, key=lambda one: one.messages_per_s)
         return specs.parse(specs.to_data(lightest.spec), Scenario, "model")
-    return scenario_file.load(as_path("scenario", scenario))
+    return scenario_file.load(as_path("scenario", scenario, Scenario))
 
 
 def _data(one: Forecast) -> dict[str, Any]:

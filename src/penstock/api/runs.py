@@ -98,7 +98,7 @@ def begin(
     out = as_path("out", out)
     if isinstance(scenario, Scenario):
         return campaigns.create(scenario_file.completed(scenario), scenario.name, out)
-    file = as_path("scenario", scenario)
+    file = as_path("scenario", scenario, Scenario)
     if openmessaging.is_workload(file):
         translated = openmessaging.load(
             file, as_path("driver", driver) if driver is not None else None

@@ -128,7 +128,7 @@ def _example(value: Any, word: Any) -> str:
     named = plugins.find(word.plugin_group, value) if isinstance(value, str) else value
     if isinstance(named, type) and issubclass(named, word):
         return f": write {named.__name__}(…)"
-    return ""
+    return f": {', '.join(plugins.names(word.plugin_group))}"
 
 
 def _literal(choices: tuple[Any, ...]) -> Fit:

@@ -31,7 +31,7 @@ def flaw_of(plugin: Any, word: type, name: str, place: str) -> Flaw | None:
     if plugin.__dict__.get("kind") != name:
         return Flaw(f"does not have kind = {name!r}")
     if missing := _missing(plugin, word):
-        return Flaw(f"lacks {', '.join(missing)}")
+        return Flaw(f"does not define {', '.join(missing)}")
     return _flaw_of_fields(plugin, word) if issubclass(plugin, Value) else None
 
 
@@ -63,7 +63,7 @@ def _forgotten(plugin: type[Value], word: type) -> Flaw | None:
     if not (forgotten := sorted(written - known)):
         return None
     return Flaw(
-        f"has {', '.join(forgotten)}, which is no field",
+        f"has {', '.join(forgotten)}, which is not a field",
         f"put @dataclass(frozen=True, kw_only=True) above the class; {REPAIR}",
     )
 

@@ -55,7 +55,7 @@ def find(group: str, name: str) -> Any:
 def get(group: str, name: str) -> Any:
     """The class of that name."""
     if (plugin := find(group, name)) is None:
-        raise BadInput(f"{group}: {name!r} is unknown", f"use one of {', '.join(names(group))}")
+        raise BadInput(f"{name!r} is not one of {group}", f"use one of {', '.join(names(group))}")
     return plugin
 
 
