@@ -66,6 +66,7 @@ _JAVA = re.compile(
 
 def measure(quick: bool, say: Callable[[str], None]) -> tuple[dict[str, Any], list[Row]]:
     shutil.rmtree(OUT, ignore_errors=True)
+    OUT.mkdir(parents=True)
     start_testbed(CLUSTER, name=_TESTBED, on_progress=say)
     try:
         calibrated = calibrate(
@@ -197,7 +198,7 @@ def _reading(fitted: FittedReading, out: Path, say: Callable[[str], None]) -> li
 
 
 def _log_bytes(cluster: KafkaCluster, run: Run) -> float | None:
-    """Bytes of all copies of the logs, per record."""
+    """Bytes of all replicas, per record."""
     topic = run.spec.topic
     with cluster.inside():
         sizes = LogSizes(cluster.client_config)

@@ -1,6 +1,6 @@
 """The path simulator: how fast it is on one core, and whether it agrees with theory.
 
-Speed: acks=all, three copies, jitter on every link, two shared cores; batches of one message, and of
+Speed: acks=all, three replicas, jitter on every link, two shared cores; batches of one message, and of
 a hundred. Compiling is not counted.
 
 Theory: queues and waits with a known mean, each simulated several times with other random numbers. A

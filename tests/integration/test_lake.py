@@ -326,7 +326,7 @@ def test_a_broker_that_dies_and_comes_back_costs_no_record(
                 lake_cluster.start_broker(2)
             finally:
                 running.stop()
-    lakes.land(spark, pipeline)
+    lakes.land(spark, replace(pipeline, lane_bytes=10**7))  # the rest, in a few micro-batches
     held = lakes.in_topic(lake_cluster, topic, 6)
     assert lakes.in_tables(pipeline) == held
     assert_clean(spark, pipeline, held.total())

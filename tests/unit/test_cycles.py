@@ -83,12 +83,13 @@ def test_a_lane_that_was_behind_counts_with_other_partitions_too() -> None:
     assert cycles([before], [after])[-1] == {0: True}
 
 
-def test_a_host_that_did_not_go_on_at_once_begins_anew() -> None:
+def test_a_host_that_rested_starts_from_scratch() -> None:
     made, report = Cycles(), BatchReport(batch=0, lanes=(BEHIND,))
     made.landed(report, 0.0, 0)
     made.rested()
     (cycle,) = made.landed(report, 60.0, 0)
     assert not cycle.is_saturated
+    assert (cycle.took_s, cycle.bytes_per_s) == (0.0, 0.0), "the rest is not part of it"
     (cycle,) = made.landed(report, 61.0, 0)
     assert cycle.is_saturated
 

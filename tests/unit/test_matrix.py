@@ -7,6 +7,7 @@ import pytest
 from penstock import specs
 from penstock.domain.errors import BadInput
 from penstock.domain.scenario import Scenario
+from penstock.runs import preflight
 from penstock.runs.matrix import cells, short
 
 BASE = {
@@ -163,3 +164,14 @@ def test_a_value_may_change_other_fields_along_with_it() -> None:
     assert [c.spec.workload.payload.size_bytes for c in campaign] == [50, 100]
     assert [c.spec.workload.arrivals.mean_per_s for c in campaign] == [600, 300]
     assert {c.spec.settings.linger_ms for c in campaign} == {7}
+
+
+def test_a_matrix_may_add_the_latency_that_the_share_of_late_messages_needs() -> None:
+    late = {"violation_share": 0.1}
+    for cell in cells(
+        scenario(objective=late, matrix={"objective.latency_ms": [10, 50]}), "s.yaml"
+    ):
+        preflight.check(cell.spec)
+    (alone,) = cells(scenario(objective=late), "s.yaml")
+    with pytest.raises(BadInput, match=r"objective\.violation_share: .* add latency_ms"):
+        preflight.check(alone.spec)

@@ -132,7 +132,7 @@ def _written(tmp_path: Path, facts: ClusterFacts) -> Path:
         ({"grids": {}}, r"facts\.json: grids\.production: is missing"),
         ({"machine": {"cores": "two"}}, r"machine\.cores"),
         ({"machine": {}}, r"machine\.cores"),
-        ({"format": 99}, "format: 99 is not 1"),
+        ({"format": 99}, "format: 99 is not 2"),
         ({"points": ()}, "neither latencies nor reading rates"),
     ],
 )
@@ -141,6 +141,14 @@ def test_facts_that_cannot_be_used_are_named(
 ) -> None:
     with pytest.raises(BadInput, match=named):
         read_input([_written(tmp_path, replace(_facts(), **change))])
+
+
+def test_facts_of_an_earlier_format_are_named_as_such(tmp_path: Path) -> None:
+    # It had other words in its fields.
+    text = specs.dump_json(replace(_facts(), format=1)).replace("replicas", "copies")
+    (tmp_path / "facts.json").write_text(text)
+    with pytest.raises(BadInput, match=r"format: 1 is not 2\n.*measure again"):
+        read_input([tmp_path / "facts.json"])
 
 
 def test_an_empty_distribution_is_named(tmp_path: Path) -> None:

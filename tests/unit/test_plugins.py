@@ -514,7 +514,7 @@ STEP = "@dataclass(frozen=True)\nclass Step(Value):\n    on: date\n    next: Ste
     [
         (
             stairs("on: date"),
-            "has a field on of type date, which files cannot hold",
+            "has a field on of type date, which is not supported in files",
             "use str, int",
         ),
         (stairs("on: date | None = None"), "field on of type date", "use str, int"),
@@ -522,7 +522,11 @@ STEP = "@dataclass(frozen=True)\nclass Step(Value):\n    on: date\n    next: Ste
         (stairs("step: int | Arrivals"), "step of type int | ", "or a Value"),
         (stairs("steps: tuple[Step, ...]", STEP), "has a field on of type date", "use str, int"),
         (stairs("cost: Decimal", LATER), "name 'Decimal' is not defined", "TYPE_CHECKING"),
-        (stairs("step_s: float", decorator=""), "has step_s, which is not a field", "put @dataclass("),
+        (
+            stairs("step_s: float", decorator=""),
+            "has step_s, which is not a field",
+            "put @dataclass(",
+        ),
     ],
 )
 def test_a_class_whose_fields_cannot_be_used_is_refused_when_it_is_loaded(

@@ -19,7 +19,8 @@ from penstock.domain.kpi import kpi_of
 from penstock.domain.scenario import Scenario
 from penstock.domain.workload import MOST_MESSAGES_PER_PRODUCER, Workload
 from penstock.load import scenario_file, schedule
-from penstock.load.plan import WARM_UP_MARGIN_S, plan_of
+from penstock.load.plan import plan_of
+from penstock.models.path.from_run import path_spec
 from penstock.runs.matrix import cells
 
 
@@ -59,11 +60,14 @@ class Finite(Arrivals):
 def test_arrivals_may_end() -> None:
     spec = replace(report_runs.spec(), workload=Workload(arrivals=Finite()))
     plan = plan_of(spec)
-    assert plan.longest_warm_up_s == spec.cluster_warm_up.limit_s + WARM_UP_MARGIN_S
+    # They are not spent on the warm-up.
+    assert not plan.waits_for_warmth
     plan.check()
     assert len(schedule.due_ns(Finite(), 1.0, Random(1))) == 1
     shares = {"used_mb_per_s": 1.0, "lost_share": 0.0, "duplicated_share": 0.0}
     kpi = kpi_of(spec, acknowledged_per_s=2.0, **shares)
+    with pytest.raises(BadInput, match="has no mean rate"):
+        path_spec(spec)
     assert (kpi.rate_share, kpi.best_per_s) == (1, 0)
 
 

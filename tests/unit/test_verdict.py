@@ -102,7 +102,7 @@ def test_only_unsteady_runs_are_not_judged() -> None:
 
 def test_a_share_of_late_messages_needs_the_latency() -> None:
     with pytest.raises(FieldError, match=r"violation_share: .* add latency_ms"):
-        Objective(violation_share=0.0)
+        Objective(violation_share=0.0).check()
     assert Objective(latency_ms=5).late_share_limit == 0.01
     assert Objective(latency_ms=5, violation_share=0.0).late_share_limit == 0.0
 

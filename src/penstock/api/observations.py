@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,6 +27,7 @@ from penstock.models.requests import produce_request_bytes
 from penstock.runs.experiments.kinds.experiment_kind import experiment
 from penstock.runs.observation import broker_rates, client_cores, young_bytes
 from penstock.runs.run_directory import CELLS, RUN, RunDirectory, find_runs
+from penstock.specs.files import read_text
 from penstock.stats.histogram import Histogram
 
 AnyPath = str | Path
@@ -51,7 +53,7 @@ def read_input(paths: Sequence[Path], skip_unusable: bool = False) -> ModelInput
     given = ModelInput()
     for path in paths:
         if path.is_file() and path.suffix == ".json":
-            facts = specs.load(path, ClusterFacts)
+            facts = _read_facts(path)
             latencies, readings = _of_facts(path, facts), _readings(facts)
             if not latencies and not readings:
                 given.skipped.append(f"{path}: its facts have neither latencies nor reading rates")
@@ -192,11 +194,20 @@ def used_cores(directory: RunDirectory) -> tuple[float, float]:
 # --- facts -----------------------------------------------------------------------------------------------
 
 
+def _read_facts(path: Path) -> ClusterFacts:
+    # First, since another format has other fields.
+    try:
+        found = json.loads(read_text(path)).get("format")
+    except (ValueError, AttributeError):
+        found = None
+    if isinstance(found, int) and found != FACTS_FORMAT:
+        raise BadInput(f"{path}: format: {found} is not {FACTS_FORMAT}", "measure again")
+    return specs.load(path, ClusterFacts)
+
+
 def _of_facts(path: Path, facts: ClusterFacts) -> list[Observation]:
     """The points with a latency. Facts have no counters of requests: their model is that of a cluster
     which only clients can see."""
-    if facts.format != FACTS_FORMAT:
-        raise BadInput(f"{path}: format: {facts.format} is not {FACTS_FORMAT}", "measure again")
     if not isinstance(facts.machine.get("cores"), int):
         raise BadInput(f"{path}: machine.cores: must be a whole number", "measure again")
     found = []
@@ -254,7 +265,8 @@ def _readings(facts: ClusterFacts) -> list[MeasuredReading]:
 
 def _label(point: FactPoint) -> str:
     where = point.conditions
-    given = {name: value for name, value in specs.to_data(where).items() if value}
+    own, added = where.coordinates, {one.axis for one in where.further}
+    given = {name: value for name, value in own.items() if value or name in added}
     return ", ".join([point.experiment, *(f"{name}={value}" for name, value in given.items())])
 
 

@@ -211,18 +211,20 @@ class Reader:
     def _marks(self) -> tuple[int, int]:
         """Begin and end offsets. Waits, since not every broker knows a new topic at once; raises
         Kafka's own error if it stays unknown, by which callers tell what to do."""
-        holds_within(REQUEST_S, self._is_known, every_s=0.1)
-        low, high = self._consumer.get_watermark_offsets(self._place, timeout=REQUEST_S)
-        return low, high
+        marks: list[tuple[int, int]] = []
 
-    def _is_known(self) -> bool:
-        try:
-            self._consumer.get_watermark_offsets(self._place, timeout=REQUEST_S)
-        except KafkaException as error:
-            if error.args[0].code() in _UNHEARD:
-                return False
-            raise
-        return True
+        def are_known() -> bool:
+            try:
+                marks.append(self._consumer.get_watermark_offsets(self._place, timeout=REQUEST_S))
+            except KafkaException as error:
+                if error.args[0].code() in _UNHEARD:
+                    return False
+                raise
+            return True
+
+        if not holds_within(REQUEST_S, are_known, every_s=0.1):
+            return self._consumer.get_watermark_offsets(self._place, timeout=REQUEST_S)
+        return marks[0]
 
     def close(self) -> None:
         self._consumer.close()

@@ -16,7 +16,7 @@ from penstock.domain.metrics import Distribution, Estimate
 from penstock.domain.value import Choice, Doc, FieldError, Value
 
 # Of `facts.json` and of the files of an experiment's points.
-FACTS_FORMAT = 1
+FACTS_FORMAT = 2
 # How a warning of a point begins whose brokers were not warm.
 COLD = "cold: "
 

@@ -1,4 +1,4 @@
-"""What the client reported about a message. The real outcome is in `metrics.Counts`."""
+"""What the client reported about a message. The real outcome is in `metrics.MessageCounts`."""
 
 from __future__ import annotations
 

@@ -52,8 +52,8 @@ class Objective(Value):
         float | None, Bound(gt=0), Doc("best attainable messages/s, for μ of the KPI")
     ] = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def check(self) -> None:
+        """Of a run: cells of a matrix may add what the scenario lacks."""
         self.require(
             self.violation_share is None or self.latency_ms is not None,
             "violation_share",

@@ -74,7 +74,7 @@ def _flaw_of_types(cls: type[Value], seen: set[type]) -> Flaw | None:
         for part in _parts(annotation):
             if not (isinstance(part, type) and issubclass(part, Value)):
                 shown = part.__name__ if isinstance(part, type) else str(part)
-                text = f"has a field {name} of type {shown}, which files cannot hold"
+                text = f"has a field {name} of type {shown}, which is not supported in files"
                 return Flaw(text, f"use {_TYPES}; {REPAIR}")
             is_ours = part.__module__.startswith("penstock.")
             if not is_ours and part not in seen and (flaw := _flaw_of_types(part, seen | {part})):
@@ -89,8 +89,10 @@ def _parts(annotation: Any) -> Iterator[Any]:
     members = [member for member in arguments if member is not NoneType]
     if origin in (Union, UnionType) and (len(members) == 1 or _PLAIN.issuperset(members)):
         yield from (part for member in members for part in _parts(member))
-    elif origin is tuple and arguments[1:] == (...,):
-        yield from _parts(arguments[0])
+    elif origin is tuple:
+        yield from (
+            part for argument in arguments if argument is not ... for part in _parts(argument)
+        )
     elif origin is Mapping:
         yield from (part for argument in arguments for part in _parts(argument))
     elif origin is not Literal and annotation not in _PLAIN and annotation is not Any:

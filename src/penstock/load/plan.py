@@ -142,7 +142,7 @@ def _longest_warm_up_s(spec: RunSpec) -> float:
     arrivals, limit_s = spec.workload.arrivals, spec.cluster_warm_up.limit_s
     if isinstance(arrivals, RecordedArrivals) or not limit_s:
         return 0.0  # recorded times are not extended
-    rate_per_s = arrivals.mean_per_s  # 0 if they end some time
-    affordable_s = _WARM_UP_MESSAGES / rate_per_s if rate_per_s else limit_s
-    longest_s = max(spec.warm_up_s, min(limit_s, affordable_s), _TEST_S)
+    if not (rate_per_s := arrivals.mean_per_s):
+        return 0.0  # they end some time, and not before the measured time
+    longest_s = max(spec.warm_up_s, min(limit_s, _WARM_UP_MESSAGES / rate_per_s), _TEST_S)
     return longest_s + WARM_UP_MARGIN_S

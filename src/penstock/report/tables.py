@@ -371,7 +371,9 @@ def _met(side: Side) -> Cell:
     """Of all its repeats: one run in three that misses it matters."""
     if side.problems:
         return Cell("cannot be used", "bad")
-    verdicts = [reported.verdict for reported in side.used if reported.verdict is not None]
+    verdicts = [one.verdict for one in side.used if one.verdict and one.verdict.has_limits]
+    if not verdicts:
+        return Cell(formatting.NOTHING)
     met = sum(verdict.is_met for verdict in verdicts)
     unjudged = sum(not verdict.is_judged for verdict in verdicts)
     if met == len(verdicts):

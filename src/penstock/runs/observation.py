@@ -74,7 +74,7 @@ def usage(directory: Path, from_ns: int, to_ns: int) -> dict[str, float]:
 
 
 def replication_ms(directory: Path, from_ns: int, to_ns: int) -> float | None:
-    """How long a request with acks=all waited for the other copies, as the leaders measured it.
+    """How long a request with acks=all waited for the other replicas, as the leaders measured it.
 
     The mean over all requests of all brokers. Kafka counts whole milliseconds, rounded, which the
     mean over many evens out. None if there was no such request, or brokers were not observed.

@@ -21,6 +21,9 @@ from penstock.testbed.fault_injector import CLUSTER_SIGNALS
 def check(spec: RunSpec) -> None:
     """Raise `BadInput` for what Kafka's client, the cluster or its network would refuse."""
     plan_of(spec).check()
+    if spec.objective is not None:
+        with _naming("objective."):
+            spec.objective.check()
     if spec.existing is not None:
         return
     hosts = host_names(spec.cluster)

@@ -38,7 +38,7 @@ _ROUNDS = frozenset((5, 10, 15, 20, *range(35, 3600, 20)))
 _WINDOW = 10
 _IN_FLIGHT = 5
 # Beyond these a request costs more only for its bytes, and to copy bytes is compiled soon; more
-# would fill the disk (90 s × 30 MB/s × 3 copies is 8 GB) and take minutes to create.
+# would fill the disk (90 s × 30 MB/s × 3 replicas is 8 GB) and take minutes to create.
 _MOST_REQUEST_BYTES = 32_000
 _MOST_PARTITIONS = 48
 _MOST_BYTES_PER_S = 30_000_000

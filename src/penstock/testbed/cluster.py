@@ -232,7 +232,7 @@ class Cluster(KafkaCluster):
         return self._processes[node_id]
 
     def start_broker(self, node_id: int, timeout_s: float = START_TIMEOUT_S) -> float:
-        """Start a node that was stopped or killed; seconds until its copies are in sync."""
+        """Start a node that was stopped or killed; seconds until its replicas are in sync."""
         process = self.process(node_id)
         began = time.monotonic()
         process.start()
@@ -257,7 +257,7 @@ class Cluster(KafkaCluster):
         """Wait until every broker is registered and leads or follows its partitions.
 
         `probe` makes that true of a fresh cluster too, which has no partitions yet: a topic with
-        a partition and copies on every broker is written to and deleted again.
+        a partition and replicas on every broker is written to and deleted again.
         """
         began = time.monotonic()
         self.check_alive()
@@ -280,8 +280,8 @@ class Cluster(KafkaCluster):
         )
         if probe:
             topic = f"penstock-ready-{self.lease.id}"
-            copies = min(3, len(expected))
-            self.create_topic(TopicSpec(name=topic, partitions=len(expected), replication=copies))
+            replicas = min(3, len(expected))
+            self.create_topic(TopicSpec(name=topic, partitions=len(expected), replication=replicas))
             self.admin.send(topic, partitions=len(expected), messages=len(expected), size_bytes=10)
             self.admin.delete_topic(topic)
         self._await(

@@ -59,7 +59,7 @@ def node_properties(
     listeners = [f"CLIENT://{node.address}:{node.port}"] * node.is_broker
     listeners += [f"CONTROLLER://{node.address}:{node.controller_port}"] * node.is_controller
     voters = [f"{n.id}@{n.address}:{n.controller_port}" for n in nodes if n.is_controller]
-    copies = str(min(3, spec.brokers))
+    replicas = str(min(3, spec.brokers))
     properties = {
         "process.roles": ",".join(roles),
         "node.id": str(node.id),
@@ -70,11 +70,11 @@ def node_properties(
         "log.dirs": str(data_dir),
         # An automatically created topic hides a typing mistake, and has settings that nobody chose.
         "auto.create.topics.enable": "false",
-        "default.replication.factor": copies,
-        "offsets.topic.replication.factor": copies,
-        "transaction.state.log.replication.factor": copies,
+        "default.replication.factor": replicas,
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
         "transaction.state.log.min.isr": str(min(2, spec.brokers)),
-        "share.coordinator.state.topic.replication.factor": copies,
+        "share.coordinator.state.topic.replication.factor": replicas,
         "share.coordinator.state.topic.min.isr": str(min(2, spec.brokers)),
         # 50 by default: too many small logs for brokers that share two cores with their clients.
         "offsets.topic.num.partitions": "10",

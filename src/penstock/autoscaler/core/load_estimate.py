@@ -42,7 +42,9 @@ class Load:
     def on_answer(self, answer: HostAnswer) -> None:
         self._positions |= answer.positions
         stored = self._bytes_per_record()
-        self._cycles_s += [max(cycle.took_s for cycle in answer.cycles)] if answer.cycles else []
+        # Of the first cycle of a host, and the first after a rest, it is not known.
+        if took_s := max((cycle.took_s for cycle in answer.cycles), default=0.0):
+            self._cycles_s.append(took_s)
         for cycle in answer.cycles:
             if offsets := sum(cycle.offsets.values()):
                 self._decoded |= dict.fromkeys(cycle.offsets, cycle.size_bytes / offsets)

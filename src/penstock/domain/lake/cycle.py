@@ -20,7 +20,10 @@ class LaneCycle(Value):
     checks_types = False  # there are many
 
     lane: int
-    took_s: Annotated[float, Doc("from landing to landing; 0: of the first one it is not known")]
+    took_s: Annotated[
+        float,
+        Doc("from landing to landing; 0: of the first one, and after a rest, it is not known"),
+    ]
     is_saturated: Annotated[
         bool, Doc("see `Cycles`; the others show what came, or less than the lane can do")
     ]
@@ -38,8 +41,8 @@ class LaneCycle(Value):
 
     @property
     def bytes_per_s(self) -> float:
-        """Of keys and values."""
-        return self.size_bytes / self.took_s
+        """Of keys and values; 0 where the time is not known."""
+        return self.size_bytes / self.took_s if self.took_s else 0.0
 
 
 @dataclass
@@ -76,8 +79,10 @@ class Cycles:
         return cycles
 
     def rested(self) -> None:
-        """The host did not go on at once: there was nothing to read, or no broker answered."""
-        self._behind = frozenset()
+        """The host did not continue at once: there was nothing to read, or no broker answered. So the
+        next cycle begins like a first one. (On Spark the next micro-batch tells of an outage by the
+        troubles of its lanes.)"""
+        self._landed_s, self._behind = None, frozenset()
 
     def _cycle(self, report: LaneReport, took_s: float, at_ms: int) -> LaneCycle:
         was_behind = report.lane in self._behind

@@ -177,6 +177,11 @@ def path_arrivals(
 
 
 def _check_known(run: RunSpec) -> None:
+    if not run.workload.messages_per_s:
+        raise BadInput(
+            "workload.arrivals: has no mean rate, since it ends",
+            "predict with arrivals that do not",
+        )
     for where, given, known in (
         ("settings", run.settings.other, _KNOWN_OF_PRODUCERS),
         ("consumers.settings", run.consumers.settings, _KNOWN_OF_CONSUMERS),

@@ -11,7 +11,7 @@ from penstock.planner.partitioning import Partitioning, PartitioningSolution
 from penstock.planner.strategies.strategy import Strategy
 
 # Replicas on a broker at most, and partitions per broker.
-_MOST_COPIES, _MOST_PER_BROKER = 1_000, 100
+_MOST_REPLICAS, _MOST_PER_BROKER = 1_000, 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +25,6 @@ class MsCnfl(Strategy):
     def choose(self, problem: Partitioning) -> PartitioningSolution:
         rng = Random(f"{self.seed}.ms-cnfl")
         most = problem.most_brokers
-        by_copies = rng.randint(1, max(1, _MOST_COPIES * most // problem.replication))
+        by_replicas = rng.randint(1, max(1, _MOST_REPLICAS * most // problem.replication))
         by_brokers = rng.randint(1, _MOST_PER_BROKER * most)
-        return problem.plan(rng.randint(1, most), min(by_copies, by_brokers))
+        return problem.plan(rng.randint(1, most), min(by_replicas, by_brokers))
