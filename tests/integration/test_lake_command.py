@@ -76,9 +76,10 @@ class Command:
         """The processes that lanes run in: children of Spark's daemon."""
         processes = []
         for process in psutil.Process(self.process.pid).children(recursive=True):
-            parent = process.parent()
-            if parent and "penstock.lake.daemon" in " ".join(parent.cmdline()):
-                processes.append(process)
+            with suppress(psutil.NoSuchProcess):  # others come and go
+                parent = process.parent()
+                if parent and "penstock.lake.daemon" in " ".join(parent.cmdline()):
+                    processes.append(process)
         return processes
 
 
