@@ -374,7 +374,7 @@ def _phase_type(histogram: Histogram) -> Law:
 def _uniform(histogram: Histogram) -> Uniform:
     """By its 10th and 90th percentile: a single outlier would decide the maximum."""
     low, high = (histogram.percentile(p) / 1e6 for p in (10, 90))
-    return Uniform(low - (high - low) / 8, high + (high - low) / 8)
+    return Uniform(max(0.0, low - (high - low) / 8), high + (high - low) / 8)
 
 
 def _times(histogram: Histogram) -> Times:

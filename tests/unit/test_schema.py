@@ -162,7 +162,7 @@ def test_settings_have_kafkas_names() -> None:
 def test_kinds_become_a_choice() -> None:
     defs = json_schema(NetworkSpec)["$defs"]
     names = [choice["$ref"].rpartition("/")[2] for choice in defs["Delay"]["oneOf"]]
-    assert names == ["ConstantDelay", "NormalDelay", "ParetoDelay", "UniformDelay"]
+    assert {"ConstantDelay", "NormalDelay", "ParetoDelay", "UniformDelay"} <= set(names)
     assert defs["ParetoDelay"]["properties"]["kind"] == {"const": "pareto"}
     assert defs["ParetoDelay"]["required"] == ["kind", "scale_ms", "shape"]
     assert defs["ParetoDelay"]["properties"]["max_ms"] == {

@@ -17,10 +17,10 @@ from penstock.api.arguments import as_path
 from penstock.autoscaler.core.actions import AutoscalerEvent
 from penstock.autoscaler.metrics import Metrics as AutoscalerMetrics
 from penstock.autoscaler.scaling import scaled
-from penstock.domain.errors import TooManyRejects
+from penstock.domain.errors import TooManyRejects, unknown_choice
 from penstock.domain.lake.pipeline import Pipeline
 from penstock.domain.progress import Progress, silent
-from penstock.domain.value import FieldError, fitting, unknown_choice
+from penstock.domain.value import FieldError, fitting
 from penstock.lake import pipeline_file, secrets
 from penstock.lake.checkpoint import Blocker
 from penstock.lake.landing import Landed

@@ -12,9 +12,8 @@ import click
 from penstock.api import experiments as api
 from penstock.cli import options, output
 from penstock.domain import plugins
-from penstock.domain.errors import BadInput, TestbedError
+from penstock.domain.errors import BadInput, TestbedError, unknown_choice
 from penstock.domain.grid import EXPERIMENTS, LEAST_PARTITION_COUNTS, LEAST_REPEATS
-from penstock.domain.value import unknown_choice
 from penstock.report import facts as facts_page
 from penstock.runs.experiments.series import ExperimentSeries
 from penstock.runs.resuming import Step
@@ -58,8 +57,8 @@ class _Kinds(click.Group):
         command: Callable[..., None] = measure
         for option in reversed(_options):
             command = option(command)
-        if name not in plugins.names(EXPERIMENTS):
-            known = plugins.names(EXPERIMENTS)
+        known = plugins.names(EXPERIMENTS)
+        if name not in known:
             raise BadInput(f"experiment {name!r} {unknown_choice(name, known)}")
         try:
             text, line = getdoc(plugins.get(EXPERIMENTS, name)), None

@@ -15,6 +15,8 @@ A verdict ("the objective is not met") is a result and not an error; it exits wi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import ClassVar
 
 
@@ -81,3 +83,10 @@ class LaneBlocked(PenstockError):
 
     A failure caused by a record rejects that record instead.
     """
+
+
+def unknown_choice(value: object, choices: Sequence[str]) -> str:
+    """What to do instead of a choice that does not exist."""
+    close = get_close_matches(str(value), choices, n=1)
+    hint = f" (did you mean '{close[0]}'?)" if close else ""
+    return f"is unknown; use one of {', '.join(choices)}{hint}"

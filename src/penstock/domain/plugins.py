@@ -13,7 +13,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
-from penstock.domain.errors import BadInput
+from penstock.domain.errors import BadInput, unknown_choice
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -55,7 +55,7 @@ def find(group: str, name: str) -> Any:
 def get(group: str, name: str) -> Any:
     """The class of that name."""
     if (plugin := find(group, name)) is None:
-        raise BadInput(f"{name!r} is not one of {group}", f"use one of {', '.join(names(group))}")
+        raise BadInput(f"{group}: {name!r} {unknown_choice(name, names(group))}")
     return plugin
 
 
@@ -80,9 +80,15 @@ def below(word: Any, package: str = "") -> dict[str, Any]:
     for subclass in word.__subclasses__():
         # Of its own: a kind refined by a subclass is still one kind.
         if (name := vars(subclass).get("kind")) and subclass.__module__.startswith(package):
-            kinds[name] = subclass
-        kinds.update(below(subclass, package))
+            _add(kinds, name, subclass)
+        for name, further in below(subclass, package).items():
+            _add(kinds, name, further)
     return dict(sorted(kinds.items()))
+
+
+def _add(kinds: dict[str, Any], name: str, kind: Any) -> None:
+    if (other := kinds.setdefault(name, kind)) is not kind:
+        raise TypeError(f"{kind.__module__} and {other.__module__} both have kind = {name!r}")
 
 
 def title(plugin: Any) -> str | None:

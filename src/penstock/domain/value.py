@@ -12,9 +12,8 @@ Python) and the schema an editor completes from says the same thing. So is the t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
 from functools import cache
 from typing import (
     Annotated,
@@ -28,7 +27,7 @@ from typing import (
 )
 
 from penstock.domain import plugins
-from penstock.domain.errors import BadInput
+from penstock.domain.errors import BadInput, unknown_choice
 from penstock.domain.fitting import Fit, Unfit, exact_types, fit_of
 
 T = TypeVar("T")
@@ -227,13 +226,6 @@ def problem_of(value: object, note: object) -> str | None:
         case Choice() if isinstance(value, str) and plugins.find(note.group, value) is None:
             return unknown_choice(value, plugins.names(note.group))
     return None
-
-
-def unknown_choice(value: object, choices: Sequence[str]) -> str:
-    """What to do instead of a choice that does not exist."""
-    close = get_close_matches(str(value), choices, n=1)
-    hint = f" (did you mean '{close[0]}'?)" if close else ""
-    return f"is unknown; use one of {', '.join(choices)}{hint}"
 
 
 def kinds(word: type[Value]) -> dict[str, type[Value]]:

@@ -23,7 +23,7 @@ from cattrs.gen import make_dict_structure_fn, override
 from penstock.domain import plugins
 from penstock.domain.client import ClientProperties, redacted
 from penstock.domain.cluster import ClusterSpec, TopicSpec
-from penstock.domain.errors import BadInput
+from penstock.domain.errors import BadInput, unknown_choice
 from penstock.domain.facts import ClusterFacts
 from penstock.domain.fault import FaultPlan
 from penstock.domain.grid import ExperimentGrid
@@ -43,7 +43,6 @@ from penstock.domain.value import (
     kind_names,
     kind_of,
     problem_of,
-    unknown_choice,
 )
 from penstock.domain.workload import Workload
 from penstock.specs.files import read_text
