@@ -30,8 +30,8 @@ from penstock.domain.workload import Payload, Workload
 from penstock.load.load import Load
 from penstock.load.plan import LoadPlan
 from penstock.load.producer_job import ProducerJob
-from penstock.load.realtime import be_punctual, keep_python_out_of_the_way
-from penstock.load.scheduled_producer import Producing
+from penstock.load.realtime import keep_python_out_of_the_way, make_realtime
+from penstock.load.scheduled_producer import ScheduledProducer
 from penstock.testbed.cluster import Cluster
 from penstock.testbed.toolchain import find_toolchain
 
@@ -147,7 +147,7 @@ def _answer(pipe: Any, loop: Callable[..., float], *arguments: Any) -> None:
 def _alike() -> None:
     """What the generator does for itself, for the other sides too."""
     keep_python_out_of_the_way()
-    be_punctual()
+    make_realtime()
 
 
 def _bare(config: dict[str, Any], topic: str, messages: int) -> float:
@@ -204,11 +204,11 @@ def _traced(config: dict[str, Any], topic: str, messages: int) -> float:
             duration_s=messages / FLOOD_PER_S,
         )
         job = ProducerJob(0, topic, {**config, **SETTINGS}, workload, 0.0, 1, Path(directory))
-        producing = Producing(job)
+        producer = ScheduledProducer(job)
         begins_ns = monotonic_ns()
-        producing.run(begins_ns, threading.Event())
+        producer.run(begins_ns, threading.Event())
         took_ns = monotonic_ns() - begins_ns
-        report = producing.finish()
+        report = producer.finish()
     assert report.acknowledged == report.sent >= messages - 1
     return messages / took_ns * 1e9
 
@@ -262,7 +262,7 @@ def _punctuality(cluster: Cluster, repeats: int, duration_s: float, say: Say) ->
 def _machine_lag_us() -> float:
     """How late (p99) this machine wakes a thread that asks for it every 150 µs and does nothing
     else: a generator cannot be better. On a virtual machine it says what the neighbours take."""
-    be_punctual()
+    make_realtime()
     late_ns = []
     due_ns = monotonic_ns()
     for _ in range(20_000):

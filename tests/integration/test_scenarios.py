@@ -176,7 +176,7 @@ PLUGINS = """
 import dataclasses, pathlib
 from penstock.load.producers import ProducerKind
 from penstock.load.readers import ReaderKind
-from penstock.load.scheduled_producer import Producing
+from penstock.load.scheduled_producer import ScheduledProducer
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Signed(ProducerKind):
@@ -186,7 +186,7 @@ class Signed(ProducerKind):
 
     def producer(self, job):
         (pathlib.Path(job.directory) / job.name).write_text(self.signature)
-        return Producing(job)
+        return ScheduledProducer(job)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Halves(ReaderKind):

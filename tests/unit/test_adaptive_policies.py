@@ -39,7 +39,7 @@ def situation(predict: Any, **more: Any) -> Situation:
 
 
 def test_stepwise_moves_acks_first_and_then_the_batch() -> None:
-    choice = StepwiseTuning().decide(situation(lossy, wanted=0.9))
+    choice = StepwiseTuning().decide(situation(lossy, target_gamma=0.9))
     assert choice.configuration == Configuration(acks="1", batch_messages=3)
     assert choice.is_enough
     assert "γ rises from" in choice.sentence and "batch.num.messages 3" in choice.sentence
@@ -52,16 +52,18 @@ def test_stepwise_ends_where_the_documents_algorithm_would_not() -> None:
         asked.append(configuration)
         return lossy(configuration)
 
-    choice = StepwiseTuning(most_steps=4).decide(situation(counted, wanted=2.0))
+    choice = StepwiseTuning(most_steps=4).decide(situation(counted, target_gamma=2.0))
     assert not choice.is_enough
     assert choice.configuration.batch_messages <= 5
     assert len(asked) < 30
 
 
 def test_stepwise_stays_if_it_is_enough_or_nothing_helps() -> None:
-    calm = situation(lambda _: Outlook(), wanted=0.9)
+    calm = situation(lambda _: Outlook(), target_gamma=0.9)
     assert StepwiseTuning().decide(calm).configuration == calm.now
-    hopeless = StepwiseTuning().decide(situation(lambda _: Outlook(lost_share=1), wanted=0.99))
+    hopeless = StepwiseTuning().decide(
+        situation(lambda _: Outlook(lost_share=1), target_gamma=0.99)
+    )
     assert hopeless.configuration.acks == "0" and "no step raises it" in hopeless.sentence
 
 
@@ -71,7 +73,7 @@ def test_stepwise_polls_less_often_only_where_it_can() -> None:
 
     push, pull = (
         StepwiseTuning()
-        .decide(situation(slower_is_better, wanted=0.85, can_poll=can))
+        .decide(situation(slower_is_better, target_gamma=0.85, can_poll=can))
         .configuration
         for can in (False, True)
     )

@@ -218,11 +218,11 @@ def test_a_controller_that_was_replaced_starts_and_ends_nobody(
     link = ControllerLink(FakeTopics(log), "own", Claimant("paused"))
     link.begin()
     monkeypatch.setattr(module, "_SURE_S", -1.0)
-    module._carry_out([action], link, manager, print)
+    module._execute([action], link, manager, print)
     assert len(manager.calls) == 1
     successor(log, "own")
     with pytest.raises(Superseded):
-        module._carry_out([action], link, manager, print)
+        module._execute([action], link, manager, print)
     assert len(manager.calls) == 1
 
 

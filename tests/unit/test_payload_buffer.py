@@ -14,15 +14,15 @@ from penstock.domain.trace import message_id
 from penstock.domain.workload import Payload
 from penstock.load.contents.sales import SalesContent
 from penstock.load.contents.web_log import WebLogContent
-from penstock.load.payload_buffer import Messages
+from penstock.load.payload_buffer import PayloadBuffer
 from penstock.load.rdkafka import MESSAGE
 
 
-def _messages(payload: Payload, keys: int | None = None, producer: int = 3) -> Messages:
-    return Messages(payload, keys, producer, Random(secrets.randbits(64)))
+def _messages(payload: Payload, keys: int | None = None, producer: int = 3) -> PayloadBuffer:
+    return PayloadBuffer(payload, keys, producer, Random(secrets.randbits(64)))
 
 
-def _read(messages: Messages, number: int) -> tuple[bytes, bytes | None, int]:
+def _read(messages: PayloadBuffer, number: int) -> tuple[bytes, bytes | None, int]:
     """(value, key, tag) of a message at its address."""
     raw = ctypes.string_at(messages.address(number), MESSAGE.itemsize)
     message = np.frombuffer(raw, dtype=MESSAGE)[0]
@@ -74,7 +74,9 @@ def test_keys_are_drawn_from_the_given_number() -> None:
 
 def test_bodies_differ_and_a_seed_repeats_them() -> None:
     seed = secrets.randbits(64)
-    one, two = (Messages(Payload(content=WebLogContent()), None, 0, Random(seed)) for _ in range(2))
+    one, two = (
+        PayloadBuffer(Payload(content=WebLogContent()), None, 0, Random(seed)) for _ in range(2)
+    )
     for messages in (one, two):
         messages.prepare(0)
     values = [_read(one, number)[0] for number in range(50)]

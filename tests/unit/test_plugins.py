@@ -695,7 +695,7 @@ def test_an_experiment_may_add_axes_and_facts(install: Install) -> None:
 @pytest.mark.parametrize(
     ("further", "message"),
     [
-        ({"lingers": (1,)}, "'lingers' is no axis that stairs adds; it adds linger_ms, codec"),
+        ({"lingers": (1,)}, "'lingers' is not an axis of stairs; it adds linger_ms, codec"),
         ({"linger_ms": ()}, "must have values, none twice"),
         ({"linger_ms": (1, 1)}, "must have values, none twice"),
     ],

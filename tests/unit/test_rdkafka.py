@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError
 from penstock.domain.errors import BadInput, TestbedError
 from penstock.domain.workload import Payload
 from penstock.load import rdkafka
-from penstock.load.payload_buffer import Messages
+from penstock.load.payload_buffer import PayloadBuffer
 from penstock.load.rdkafka import PURGED, QUEUE_FULL, Client, Reports
 
 NOBODY = {"bootstrap.servers": "127.0.0.1:1", "queue.buffering.max.messages": 150_000}
@@ -29,11 +29,11 @@ def client() -> Iterator[Client]:
 
 
 @pytest.fixture
-def messages() -> Messages:
-    return Messages(Payload(size_bytes=50), 10, 0, Random(1))
+def messages() -> PayloadBuffer:
+    return PayloadBuffer(Payload(size_bytes=50), 10, 0, Random(1))
 
 
-def _hand_over(client: Client, messages: Messages, count: int) -> int:
+def _hand_over(client: Client, messages: PayloadBuffer, count: int) -> int:
     taken = 0
     for first in range(0, count, messages.window):
         messages.prepare(first)
@@ -53,7 +53,7 @@ def _reports(client: Client, count: int) -> list[Reports]:
 # More than are read with one pass, so that one event is read in several.
 @pytest.mark.parametrize("count", [1, 700, 140_000])
 def test_every_message_is_reported_by_its_tag(
-    client: Client, messages: Messages, count: int
+    client: Client, messages: PayloadBuffer, count: int
 ) -> None:
     assert _hand_over(client, messages, count) == count
     before = monotonic_ns()
@@ -67,7 +67,7 @@ def test_every_message_is_reported_by_its_tag(
     assert times.max() <= monotonic_ns()
 
 
-def test_a_full_queue_accepts_the_first_and_reports_the_rest(messages: Messages) -> None:
+def test_a_full_queue_accepts_the_first_and_reports_the_rest(messages: PayloadBuffer) -> None:
     client = Client({**NOBODY, "queue.buffering.max.messages": 100}, "topic")
     try:
         messages.prepare(0)
@@ -80,8 +80,8 @@ def test_a_full_queue_accepts_the_first_and_reports_the_rest(messages: Messages)
         client.close()
 
 
-def test_a_message_that_is_too_large_is_refused_alone(messages: Messages) -> None:
-    large = Messages(Payload(size_bytes=5000), None, 0, Random(1))
+def test_a_message_that_is_too_large_is_refused_alone(messages: PayloadBuffer) -> None:
+    large = PayloadBuffer(Payload(size_bytes=5000), None, 0, Random(1))
     client = Client({**NOBODY, "message.max.bytes": 2000}, "topic")
     try:
         large.prepare(0)
@@ -95,7 +95,9 @@ def test_a_message_that_is_too_large_is_refused_alone(messages: Messages) -> Non
         client.close()
 
 
-def test_waiting_ends_when_there_is_something_to_hear(client: Client, messages: Messages) -> None:
+def test_waiting_ends_when_there_is_something_to_hear(
+    client: Client, messages: PayloadBuffer
+) -> None:
     _hand_over(client, messages, 1)
     client.purge()
     began = time.monotonic()

@@ -18,12 +18,12 @@ import pytest
 from penstock.domain.arrivals import Arrivals, ConstantArrivals, RecordedArrivals
 from penstock.domain.run import ProducerReport
 from penstock.domain.workload import Payload, Workload
-from penstock.load import scheduled_producer as producing
+from penstock.load import scheduled_producer
 from penstock.load.in_flight import NOT_YET, Rows
-from penstock.load.payload_buffer import Messages
+from penstock.load.payload_buffer import PayloadBuffer
 from penstock.load.producer_job import ProducerJob
 from penstock.load.rdkafka import MESSAGE, PURGED, QUEUE_FULL, LogLine, Reports
-from penstock.load.scheduled_producer import Producing
+from penstock.load.scheduled_producer import ScheduledProducer
 from penstock.load.sent_trace import SentTrace
 
 MSG_TOO_LARGE = 10
@@ -116,7 +116,7 @@ def timeout(ms: int) -> dict[str, Any]:
 
 
 def _run(job: ProducerJob, client: FakeClient) -> tuple[ProducerReport, Any]:
-    generator = Producing(job, client)  # type: ignore[arg-type]
+    generator = ScheduledProducer(job, client)  # type: ignore[arg-type]
     generator.run(monotonic_ns() + 10_000_000, threading.Event())
     report = generator.finish()
     assert client.is_closed
@@ -127,8 +127,8 @@ def _run(job: ProducerJob, client: FakeClient) -> tuple[ProducerReport, Any]:
 @pytest.fixture(autouse=True)
 def unchanged_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tests share a process: no frozen garbage, no other priority."""
-    monkeypatch.setattr(producing, "be_punctual", lambda: None)
-    monkeypatch.setattr(producing, "keep_python_out_of_the_way", lambda: None)
+    monkeypatch.setattr(scheduled_producer, "make_realtime", lambda: None)
+    monkeypatch.setattr(scheduled_producer, "keep_python_out_of_the_way", lambda: None)
 
 
 def test_every_message_is_sent_when_it_is_due(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_a_refused_message_fails_and_others_continue(tmp_path: Path) -> None:
 
 
 def test_what_nobody_answers_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(producing, "_MARGIN_S", 0.05)
+    monkeypatch.setattr(scheduled_producer, "_MARGIN_S", 0.05)
     job = _job(tmp_path, RecordedArrivals(at_s=(0.0,) * 50), **timeout(50))
     report, sent = _run(job, FakeClient(answer_s=None))
     assert (report.sent, report.acknowledged, report.unknown) == (50, 0, 50)
@@ -193,7 +193,7 @@ def test_what_nobody_answers_is_unknown(tmp_path: Path, monkeypatch: pytest.Monk
 def test_what_could_not_be_handed_over_is_written_down_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(producing, "GRACE_S", 0.05)
+    monkeypatch.setattr(scheduled_producer, "GRACE_S", 0.05)
     client = FakeClient(lambda tag: 0 if tag < 30 else QUEUE_FULL)
     job = _job(tmp_path, ConstantArrivals(rate_per_s=1000), **timeout(50))
     report, sent = _run(job, client)
@@ -229,7 +229,7 @@ def test_a_closed_loop_is_not_ahead_of_its_schedule(tmp_path: Path) -> None:
 
 
 def test_an_abandoned_generator_ends_and_keeps_its_trace(tmp_path: Path) -> None:
-    generator = Producing(
+    generator = ScheduledProducer(
         _job(tmp_path, ConstantArrivals(rate_per_s=100), duration_s=60),
         FakeClient(),  # type: ignore[arg-type]
     )
@@ -250,7 +250,7 @@ def test_the_measured_time_begins_when_the_cluster_is_warm(
 ) -> None:
     job = _job(tmp_path, ConstantArrivals(rate_per_s=500), loop, duration_s=0.2)
     job = replace(job, longest_warm_up_s=60)
-    generator = Producing(job, FakeClient())  # type: ignore[arg-type]
+    generator = ScheduledProducer(job, FakeClient())  # type: ignore[arg-type]
     begins_ns = monotonic_ns() + 10_000_000
     from_ns, to_ns = begins_ns + 300_000_000, begins_ns + 500_000_000
     threading.Timer(0.1, lambda: generator.measure(from_ns, to_ns)).start()
@@ -267,7 +267,7 @@ def test_the_measured_time_begins_when_the_cluster_is_warm(
 
 
 def test_a_generator_that_never_ran_leaves_an_empty_trace(tmp_path: Path) -> None:
-    generator = Producing(_job(tmp_path, ConstantArrivals(rate_per_s=100)), FakeClient())  # type: ignore[arg-type]
+    generator = ScheduledProducer(_job(tmp_path, ConstantArrivals(rate_per_s=100)), FakeClient())  # type: ignore[arg-type]
     assert generator.finish().sent == 0
     assert len(pq.read_table(tmp_path / "sent" / "producer-1.parquet")) == 0
     assert list(tmp_path.rglob("*.journal")) == []
@@ -281,7 +281,7 @@ def test_lag_counts_from_when_the_message_could_have_been_sent(tmp_path: Path) -
         directory=tmp_path,
         name="producer-1",
         producer=0,
-        messages=Messages(Payload(size_bytes=8), None, 0, Random(1)),
+        messages=PayloadBuffer(Payload(size_bytes=8), None, 0, Random(1)),
         due_ns=due,
         is_closed_loop=False,
         measured_from_ns=100,

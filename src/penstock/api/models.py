@@ -162,13 +162,13 @@ def read_model(path: AnyPath = DEFAULT_MODEL) -> FittedModel:
         )
     text = read_text(file)
     try:
-        found = json.loads(text).get("format")
+        file_format = json.loads(text).get("format")
     except (ValueError, AttributeError):
-        found = None
-    if found != MODEL_FORMAT:
+        file_format = None
+    if file_format != MODEL_FORMAT:
         raise BadInput(
             f"{file}: is not a model of format {MODEL_FORMAT}"
-            + (f", but of format {found}" if isinstance(found, int) else ""),
+            + (f", but of format {file_format}" if isinstance(file_format, int) else ""),
             "make one: penstock model calibrate, or model fit RUNS",
         )
     return specs.load(file, FittedModel)

@@ -197,11 +197,11 @@ def used_cores(directory: RunDirectory) -> tuple[float, float]:
 def _read_facts(path: Path) -> ClusterFacts:
     # First, since another format has other fields.
     try:
-        found = json.loads(read_text(path)).get("format")
+        file_format = json.loads(read_text(path)).get("format")
     except (ValueError, AttributeError):
-        found = None
-    if isinstance(found, int) and found != FACTS_FORMAT:
-        raise BadInput(f"{path}: format: {found} is not {FACTS_FORMAT}", "measure again")
+        file_format = None
+    if isinstance(file_format, int) and file_format != FACTS_FORMAT:
+        raise BadInput(f"{path}: format: {file_format} is not {FACTS_FORMAT}", "measure again")
     return specs.load(path, ClusterFacts)
 
 
@@ -210,7 +210,7 @@ def _of_facts(path: Path, facts: ClusterFacts) -> list[Observation]:
     which only clients can see."""
     if not isinstance(facts.machine.get("cores"), int):
         raise BadInput(f"{path}: machine.cores: must be a whole number", "measure again")
-    found = []
+    observations = []
     for point in facts.points:
         kind = experiment(point.experiment)
         drawn = point.distributions.get(kind.distribution)
@@ -227,7 +227,7 @@ def _of_facts(path: Path, facts: ClusterFacts) -> list[Observation]:
             path_lines(load)
         except BadInput as error:
             raise BadInput(f"{path}: {_label(point)}: {error.message}", error.fix) from None
-        found.append(
+        observations.append(
             Observation(
                 run=f"{_label(point)} ({facts.made_at})",
                 spec=load,
@@ -237,19 +237,19 @@ def _of_facts(path: Path, facts: ClusterFacts) -> list[Observation]:
                 machine=facts.machine,
             )
         )
-    return found
+    return observations
 
 
 def _readings(facts: ClusterFacts) -> list[MeasuredReading]:
     """Of consumers that were alone."""
-    found = []
+    readings = []
     for point in facts.points:
         per_s, messages = (
             point.figures.get(name) for name in ("throughput_records_per_s", "fetch_messages")
         )
         if point.conditions.consumers != 1 or not (per_s and messages and messages.value > 0):
             continue
-        found.append(
+        readings.append(
             MeasuredReading(
                 run=f"{_label(point)} ({facts.made_at})",
                 message_bytes=point.conditions.message_bytes,
@@ -260,7 +260,7 @@ def _readings(facts: ClusterFacts) -> list[MeasuredReading]:
                 machine=facts.machine,
             )
         )
-    return found
+    return readings
 
 
 def _label(point: FactPoint) -> str:
@@ -335,5 +335,5 @@ def _latency(distribution: Distribution) -> MeasuredLatency:
 
 
 def _sum(cores: dict[str, float], prefix: str) -> float | None:
-    found = [used for name, used in cores.items() if name.startswith(prefix)]
-    return sum(found) if found else None
+    cores_used = [used for name, used in cores.items() if name.startswith(prefix)]
+    return sum(cores_used) if cores_used else None

@@ -168,7 +168,7 @@ def analyze(
     places = [as_path("paths", path) for path in several("paths", paths)]
     directories = find_runs(places)
     for directory in directories:
-        directory.run()  # one that is none is reported before Spark starts
+        directory.run()  # fails before Spark starts if it is not a run
     known = {path: campaigns.reopen(path) for path in places if (path / CAMPAIGN).exists()}
     expected = (limit for campaign in known.values() for limit in campaign.scenario.limits_ms)
     on_progress("starting Spark")

@@ -122,7 +122,7 @@ def run(
             if is_dry:
                 pretended |= _pretend(actions, controller, tell)
             else:
-                _carry_out(actions, link, manager, tell)
+                _execute(actions, link, manager, tell)
     except (KeyboardInterrupt, SystemExit, *_FINAL):  # Ctrl-C, SIGTERM
         if manager.is_owner and not is_dry:
             # Even without hosts: if another controller has taken over, `send` raises, and the
@@ -159,7 +159,7 @@ def _look(
     return actions
 
 
-def _carry_out(
+def _execute(
     actions: list[Action], link: ControllerLink, manager: HostManager, tell: OnEvent
 ) -> None:
     for action in actions:

@@ -174,22 +174,22 @@ def fit(
 @options.as_json
 def show(file: Path, plot: Path | None, as_json: bool) -> None:
     """Show what a model knows, from which runs, and how well."""
-    found = penstock.read_model(file)
+    fitted = penstock.read_model(file)
     if plot is not None:
-        penstock.plot_model(plot, model=found)
+        penstock.plot_model(plot, model=fitted)
     if as_json:
-        output.emit_json(found)
+        output.emit_json(fitted)
         return
-    output.outcome(f"{forecasts.about(found)}.")
-    _tables(found)
-    output.table(*_physics(found))
+    output.outcome(f"{forecasts.about(fitted)}.")
+    _tables(fitted)
+    output.table(*_physics(fitted))
     if plot is not None:
         output.note(f"Plot: {plot}")
 
 
 def _show_fit(fit: Fit, as_json: bool) -> None:
-    found = fit.model
-    record = found.record
+    fitted = fit.model
+    record = fitted.record
     error = record.errors.get("end_to_end_p99")
     sentence = f"Fitted to {record.runs} runs" + (
         f"; p99 end to end of left-out runs: median error {formatting.quantity(error, 'share')}."
@@ -200,7 +200,7 @@ def _show_fit(fit: Fit, as_json: bool) -> None:
         return
     for skipped in fit.skipped:
         output.warn(f"left out: {skipped}")
-    _tables(found)
+    _tables(fitted)
     if fit.blind_errors:
         shown = ", ".join(
             f"{name.replace('_', ' ')} {formatting.quantity(value, 'share')}"
@@ -210,19 +210,19 @@ def _show_fit(fit: Fit, as_json: bool) -> None:
     output.note(f"Model: {fit.file}")
 
 
-def _tables(found: FittedModel) -> None:
-    output.table(*forecasts.errors(found.record, found.history[-1] if found.history else None))
-    output.table(*forecasts.left_out(found))
-    if found.reading is not None:
-        output.table(*forecasts.readings(found, found.reading))
+def _tables(fitted: FittedModel) -> None:
+    output.table(*forecasts.errors(fitted.record, fitted.history[-1] if fitted.history else None))
+    output.table(*forecasts.left_out(fitted))
+    if fitted.reading is not None:
+        output.table(*forecasts.readings(fitted, fitted.reading))
 
 
-def _physics(found: FittedModel) -> tuple[list[str], list[list[str]]]:
+def _physics(fitted: FittedModel) -> tuple[list[str], list[list[str]]]:
     """The parameters that are not zero, with their meaning."""
     about = json_schema(Physics)["$defs"]["Physics"]["properties"]
     rows = [
         [name, f"{value:.3g}", about[name]["description"]]
-        for name, value in to_data(found.path.physics).items()
+        for name, value in to_data(fitted.path.physics).items()
         if value
     ]
     return ["parameter", "value", "meaning"], rows

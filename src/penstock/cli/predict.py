@@ -100,7 +100,7 @@ def predict(
                 )
             judged = penstock.predict_runs(against, model=file, on_progress=say)
         else:
-            found = penstock.predict(
+            predicted = penstock.predict(
                 scenario,
                 model=file,
                 settings=dict(map(_set, settings)),
@@ -109,26 +109,26 @@ def predict(
                 other=other,
                 on_progress=say,
             )
-    result: Forecasts | JudgedRuns = judged if against else found
+    result: Forecasts | JudgedRuns = judged if against else predicted
     page = None if plot is None else result.plot(plot)
     if as_json:
         output.emit_json(
-            judged.to_data() if against else found.to_data(limits_ms=limits_ms, disk_gb=disk_gb)
+            judged.to_data() if against else predicted.to_data(limits_ms=limits_ms, disk_gb=disk_gb)
         )
     elif against:
         _show_judged(judged)
     else:
-        _show(found, limits_ms, disk_gb)
+        _show(predicted, limits_ms, disk_gb)
     if page is not None and not as_json:
         output.note(f"Plot: {page}")
-    if not against and all(isinstance(one.answer, Saturated) for one in found):
+    if not against and all(isinstance(one.answer, Saturated) for one in predicted):
         sys.exit(_SATURATED)
 
 
-def _show(found: Forecasts, limits_ms: tuple[float, ...], disk_gb: float | None) -> None:
-    output.outcome(found.outcome)
-    _warn(found)
-    every = list(found)
+def _show(predicted: Forecasts, limits_ms: tuple[float, ...], disk_gb: float | None) -> None:
+    output.outcome(predicted.outcome)
+    _warn(predicted)
+    every = list(predicted)
     if len(every) > 1:
         output.table(*forecasts.overview(every))
         if disk_gb is not None:
@@ -140,7 +140,7 @@ def _show(found: Forecasts, limits_ms: tuple[float, ...], disk_gb: float | None)
         output.table(*forecasts.traffic(every[0], disk_gb))
     if limits_ms:
         output.table(*forecasts.late(every, limits_ms))
-    output.note(f"{forecasts.about(found.model)}.")
+    output.note(f"{forecasts.about(predicted.model)}.")
 
 
 def _show_judged(judged: JudgedRuns) -> None:
@@ -157,8 +157,8 @@ def _show_judged(judged: JudgedRuns) -> None:
     output.note(f"{forecasts.about(judged.model)}.")
 
 
-def _warn(found: Forecasts) -> None:
-    for note in dict.fromkeys(note for one in found for note in one.outside):
+def _warn(predicted: Forecasts) -> None:
+    for note in dict.fromkeys(note for one in predicted for note in one.outside):
         output.warn(note)
 
 

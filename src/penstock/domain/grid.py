@@ -153,7 +153,7 @@ def complete(kind: str, grid: ExperimentGrid | None = None) -> ExperimentGrid:
         return own
     if unknown := sorted(set(grid.further) - set(own.further)):
         known = ", ".join(own.further) or "none"
-        raise FieldError("further", unknown[0], f"is no axis that {kind} adds; it adds {known}")
+        raise FieldError("further", unknown[0], f"is not an axis of {kind}; it adds {known}")
     axes = {a: getattr(grid, a) or getattr(own, a) for a in _AXES}
     return replace(grid, **axes, further={**own.further, **grid.further})
 

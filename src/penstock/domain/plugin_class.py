@@ -84,7 +84,7 @@ def _flaw_of_types(cls: type[Value], seen: set[type]) -> Flaw | None:
 
 def _parts(annotation: Any) -> Iterator[Any]:
     """What an annotation is made of, beside what every file can hold: `specs` reads and writes
-    values, and nothing else. A list is none of them, since it is not frozen."""
+    values, and nothing else. Lists are excluded: they are not frozen."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     members = [member for member in arguments if member is not NoneType]
     if origin in (Union, UnionType) and (len(members) == 1 or _PLAIN.issuperset(members)):

@@ -73,7 +73,7 @@ class Landing:
         """Land a micro-batch. `lanes` runs its lanes; it is not called if a report exists."""
         report = self.checkpoint.report(batch)
         if report is not None:
-            return self._carry_out(report, is_recovered=True)
+            return self._commit(report, is_recovered=True)
         return self.land_report(BatchReport(batch=batch, lanes=tuple(lanes())))
 
     def land_report(self, report: BatchReport) -> Landed:
@@ -82,9 +82,9 @@ class Landing:
         # What the ledger would refuse is refused before there is a report of it.
         self._look_at_ledger(report, may_be_there=False)
         self.checkpoint.write_report(report)
-        return self._carry_out(report, is_recovered=False)
+        return self._commit(report, is_recovered=False)
 
-    def _carry_out(self, report: BatchReport, *, is_recovered: bool) -> Landed:
+    def _commit(self, report: BatchReport, *, is_recovered: bool) -> Landed:
         """Commit everything that follows from a written report."""
         batch = report.batch
         started = time.monotonic()

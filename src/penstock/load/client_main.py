@@ -35,8 +35,8 @@ from penstock.domain.errors import PenstockError
 from penstock.domain.workload import Workload
 from penstock.load.producer_job import ProducerJob
 from penstock.load.producers import LoadProducer
-from penstock.load.realtime import be_punctual
-from penstock.load.trace_reader import Consuming, ReaderJob
+from penstock.load.realtime import make_realtime
+from penstock.load.trace_reader import ReaderJob, TraceReader
 
 _PROGRESS_S, _HURRIED_S = 0.25, 0.05
 
@@ -108,7 +108,7 @@ class _Ticker:
         self._parent.tell("progress", **self._progress())
 
     def _run(self) -> None:
-        be_punctual()  # or who waits for the interpreter meanwhile is not
+        make_realtime()  # or who waits for the interpreter meanwhile is not
         last: dict[str, Any] = {}
         while not self._ended.wait(
             _HURRIED_S if self._parent.has_ordered("hurry") else _PROGRESS_S
@@ -121,7 +121,7 @@ class _Ticker:
 
 def _produce(parent: Parent, job: dict[str, Any]) -> None:
     kind = specs.parse(job["kind"], ProducerKind)  # type: ignore[type-abstract]
-    producing: LoadProducer = kind.producer(
+    producer: LoadProducer = kind.producer(
         ProducerJob(
             producer=job["number"],
             topic=job["topic"],
@@ -136,22 +136,22 @@ def _produce(parent: Parent, job: dict[str, Any]) -> None:
 
     def heed(order: dict[str, Any]) -> None:
         if order["order"] == "measure":
-            producing.measure(order["from_ns"], order["to_ns"])
+            producer.measure(order["from_ns"], order["to_ns"])
 
     parent.on_order = heed
     parent.tell("ready")
     start = parent.wait_for("start")
     if start is None:
-        producing.finish()
+        producer.finish()
         return
-    with _Ticker(parent, producing.progress):
-        producing.run(start["at_ns"], parent.is_gone)
+    with _Ticker(parent, producer.progress):
+        producer.run(start["at_ns"], parent.is_gone)
     parent.tell("sent")
-    parent.tell("report", report=specs.to_data(producing.finish()))
+    parent.tell("report", report=specs.to_data(producer.finish()))
 
 
 def _consume(parent: Parent, job: dict[str, Any]) -> None:
-    consuming = Consuming(
+    reader = TraceReader(
         ReaderJob(
             reader=job["number"],
             topic=job["topic"],
@@ -164,10 +164,10 @@ def _consume(parent: Parent, job: dict[str, Any]) -> None:
         parent.tell,
     )
     parent.tell("ready")
-    with _Ticker(parent, consuming.progress):
-        consuming.run(lambda: parent.has_ordered("stop") or parent.is_gone.is_set())
-    parent.tell("report", report=specs.to_data(consuming.finish()))
-    consuming.close()
+    with _Ticker(parent, reader.progress):
+        reader.run(lambda: parent.has_ordered("stop") or parent.is_gone.is_set())
+    parent.tell("report", report=specs.to_data(reader.finish()))
+    reader.close()
 
 
 class _NoPandas(MetaPathFinder):

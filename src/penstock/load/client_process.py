@@ -18,7 +18,7 @@ from penstock.domain.errors import PenstockError, TestbedError
 _TAIL_LINES = 15
 
 
-class Worker:
+class ClientProcess:
     """One process. A thread reads its events; the latest of each kind is here for other threads."""
 
     def __init__(

@@ -52,7 +52,7 @@ _COLUMNS: dict[str, type[np.generic]] = {
 }
 
 
-class Ledger:
+class InFlight:
     """Used by one thread. Messages are numbered from 0 and sent in that order."""
 
     def __init__(self, room: int) -> None:

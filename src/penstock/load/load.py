@@ -33,7 +33,7 @@ from penstock.domain.errors import TestbedError
 from penstock.domain.progress import Progress, silent
 from penstock.domain.run import ConsumerReport, ProducerReport
 from penstock.kafka.connection import KafkaCluster
-from penstock.load.client_process import Worker
+from penstock.load.client_process import ClientProcess
 from penstock.load.plan import LoadPlan
 from penstock.load.scheduled_producer import GRACE_S
 from penstock.load.unsent import queued_bytes, unacknowledged_bytes, unread_bytes
@@ -78,9 +78,9 @@ class Load:
         self._say = on_progress
         self._group = f"penstock-{plan.topic}-{secrets.token_hex(4)}"
         self._changed = threading.Condition()
-        self._producers: list[Worker] = []
-        self._consumers: list[Worker] = []
-        self._watchers: list[Worker] = []
+        self._producers: list[ClientProcess] = []
+        self._consumers: list[ClientProcess] = []
+        self._watchers: list[ClientProcess] = []
         self._reported_s = 0.0
         self._counted: dict[str, float] = {}
         self.begins_ns = 0
@@ -256,17 +256,17 @@ class Load:
 
     # --- starting ------------------------------------------------------------------------------
 
-    def _start_producer(self, number: int) -> Worker:
+    def _start_producer(self, number: int) -> ClientProcess:
         client = self._cluster.client_config
         return self._start_worker(self._plan.producer_job(number, client, self._directory))
 
-    def _start_reader(self, role: str, number: int) -> Worker:
+    def _start_reader(self, role: str, number: int) -> ClientProcess:
         client = self._cluster.client_config
         return self._start_worker(
             self._plan.reader_job(role, number, client, self._group, self._directory)
         )
 
-    def _start_worker(self, job: Mapping[str, Any]) -> Worker:
+    def _start_worker(self, job: Mapping[str, Any]) -> ClientProcess:
         name = f"{job['role']}-{job['number'] + 1}"
         command = [sys.executable, "-m", "penstock.load.client_main"]
         environment = {
@@ -279,7 +279,7 @@ class Load:
         }
         command = self._cluster.client_command(job["role"], job["number"], command)
         log = self._directory / "logs" / f"{name}.stderr"
-        return Worker(name, command, environment, job, log, self._changed)
+        return ClientProcess(name, command, environment, job, log, self._changed)
 
     def _await_group(self) -> None:
         """Every consumer has its partitions, or the group is stable."""
@@ -315,7 +315,7 @@ class Load:
     # --- following -----------------------------------------------------------------------------
 
     @property
-    def _workers(self) -> list[Worker]:
+    def _workers(self) -> list[ClientProcess]:
         return self._producers + self._consumers + self._watchers
 
     def _await(
@@ -357,14 +357,14 @@ class Load:
         return float(sum((w.said("progress") or {}).get(name, 0) for w in workers))
 
 
-def _report(worker: Worker) -> Any:
+def _report(worker: ClientProcess) -> Any:
     said = worker.said("report")
     if said is None:
         raise TestbedError(f"{worker.name} has not reported yet", "drain the load first")
     return said["report"]
 
 
-def _reached(readers: list[Worker]) -> dict[int, int]:
+def _reached(readers: list[ClientProcess]) -> dict[int, int]:
     """Partition → how far one of these readers has come."""
     reached: dict[int, int] = {}
     for worker in readers:
@@ -378,6 +378,6 @@ def _unread(reached: Mapping[int, int], end_offsets: Mapping[int, int]) -> tuple
     return tuple(sorted(p for p, end in end_offsets.items() if reached.get(p, 0) < end))
 
 
-def _held(worker: Worker) -> list[int]:
+def _held(worker: ClientProcess) -> list[int]:
     holds = worker.said("holds")
     return holds["partitions"] if holds else []

@@ -26,7 +26,7 @@ ENOUGH_BYTES = 4_000_000
 WINDOW = 1024
 
 
-class Messages:
+class PayloadBuffer:
     """Values in turn, as an array of librdkafka's messages. Value i is that of message i mod n.
 
     Sizes are n independent draws from the payload's distribution, n up to 16,384: their mean is

@@ -11,7 +11,7 @@ from contextlib import suppress
 _SET_TIMER_SLACK = 29  # PR_SET_TIMERSLACK of linux/prctl.h
 
 
-def be_punctual() -> None:
+def make_realtime() -> None:
     """Let the calling thread run as soon as it is due, as far as the machine allows it.
 
     The hosts of a cluster are machines of their own; here they share processors, and a generator

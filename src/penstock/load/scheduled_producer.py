@@ -31,12 +31,12 @@ import numpy.typing as npt
 from penstock.domain.run import ProducerReport
 from penstock.load import schedule
 from penstock.load.client_counters import counters
-from penstock.load.in_flight import UNPLACED, Ledger, Rows
+from penstock.load.in_flight import UNPLACED, InFlight, Rows
 from penstock.load.journal import Writer
-from penstock.load.payload_buffer import Messages
+from penstock.load.payload_buffer import PayloadBuffer
 from penstock.load.producer_job import ProducerJob
 from penstock.load.rdkafka import MESSAGE, PURGED, QUEUE_FULL, Client, Reports
-from penstock.load.realtime import be_punctual, keep_python_out_of_the_way
+from penstock.load.realtime import keep_python_out_of_the_way, make_realtime
 from penstock.load.sent_trace import SentTrace
 
 # Handed over in one call at most, under one reading of the clock: 64 × 0.4 µs.
@@ -59,7 +59,7 @@ _RETRY_NS = 10_000_000
 _NEVER_NS = 2**62
 
 
-class Producing:
+class ScheduledProducer:
     """One producer: make it (it is connected then), `run` it once, `finish` it."""
 
     def __init__(self, job: ProducerJob, client: Client | None = None) -> None:
@@ -71,13 +71,13 @@ class Producing:
             job.length_s,
             schedule.random_stream(job.seed, job.producer, "arrivals"),
         )
-        self._messages = Messages(
+        self._messages = PayloadBuffer(
             job.workload.payload,
             job.workload.keys,
             job.producer,
             schedule.random_stream(job.seed, job.producer, "messages"),
         )
-        self._ledger = Ledger(_ledger_room(job.config))
+        self._in_flight = InFlight(_in_flight_room(job.config))
         self._trace = SentTrace(
             directory=job.directory,
             name=job.name,
@@ -90,7 +90,7 @@ class Producing:
             keep_debug_lines="debug" in job.config,
         )
         # It holds the interpreter now and then; a thread that waits for that is as late as the writer.
-        self._writer = Writer(on_start=be_punctual)
+        self._writer = Writer(on_start=make_realtime)
         self._tidy_at_ns = 0
         self._blocked_ns = 0  # since when the client's queue has been full; 0: it is not
         self._queue_full_ns = 0
@@ -103,12 +103,12 @@ class Producing:
 
     def progress(self) -> dict[str, int]:
         """For any thread."""
-        ledger = self._ledger
+        in_flight = self._in_flight
         return {
-            "sent": ledger.sent,
-            "acknowledged": ledger.acknowledged,
-            "failed": ledger.failed,
-            "waited_ns": ledger.waited_ns,
+            "sent": in_flight.sent,
+            "acknowledged": in_flight.acknowledged,
+            "failed": in_flight.failed,
+            "waited_ns": in_flight.waited_ns,
             "at_ns": monotonic_ns(),
         }
 
@@ -122,7 +122,7 @@ class Producing:
         """Send the schedule and wait for the report on each message. `abandoned` ends it early."""
         self._trace.begins_ns = begins_ns
         self._tidy_at_ns = begins_ns
-        be_punctual()
+        make_realtime()
         cpu_s, own_s = time.process_time(), time.thread_time()
         self._ends_ns = min(self._ends_ns, begins_ns + round(self._job.length_s * 1e9))
         if self._is_closed:
@@ -141,7 +141,7 @@ class Producing:
     def _send_open(self, begins_ns: int, abandoned: threading.Event) -> None:
         """The hot loop. Everything that is due goes to the client in groups, then it waits."""
         late_ns = round(max(GRACE_S, self._job.timeout_s) * 1e9)
-        messages, client, note_sent = self._messages, self._client, self._ledger.note_sent
+        messages, client, note_sent = self._messages, self._client, self._in_flight.note_sent
         hand_over, is_abandoned = client.hand_over, abandoned.is_set
         due_ns, count, window = self._due_ns, len(self._due_ns), messages.window
         message_bytes = MESSAGE.itemsize
@@ -193,10 +193,10 @@ class Producing:
             if self._blocked_ns:
                 self._queue_full_ns += now - self._blocked_ns
                 freed_ns, self._blocked_ns = now, 0
-            self._ledger.note_sent(handed, now, freed_ns)
+            self._in_flight.note_sent(handed, now, freed_ns)
             refused = np.flatnonzero(errors[:handed])
             if len(refused):
-                self._ledger.note_reported(_refusals(first + refused, errors[refused], now))
+                self._in_flight.note_reported(_refusals(first + refused, errors[refused], now))
         if len(full):
             if not self._blocked_ns:
                 self._blocked_ns = now
@@ -205,24 +205,24 @@ class Producing:
         return handed
 
     def _send_closed(self, begins_ns: int, abandoned: threading.Event) -> None:
-        messages, client, ledger = self._messages, self._client, self._ledger
+        messages, client, in_flight = self._messages, self._client, self._in_flight
         for message, due_ns in enumerate(self._due_ns.tolist()):
             if not message % messages.window:
                 messages.prepare(message)
-            while (now := monotonic_ns()) < begins_ns + due_ns or ledger.under_way:
+            while (now := monotonic_ns()) < begins_ns + due_ns or in_flight.under_way:
                 if abandoned.is_set() or now >= self._ends_ns:
                     return
                 self._serve(now, force=True)
-                if ledger.under_way:
+                if in_flight.under_way:
                     client.wait(min(self._ends_ns, self._tidy_at_ns))
                 else:
                     client.wait(min(begins_ns + due_ns, self._tidy_at_ns))
-            while not ledger.under_way and self._next == message:
+            while not in_flight.under_way and self._next == message:
                 now = monotonic_ns()
                 if abandoned.is_set() or now >= self._ends_ns:
                     return
                 if client.hand_over(messages.address(message), 1) == 1:
-                    ledger.note_sent(1, now)
+                    in_flight.note_sent(1, now)
                     self._next += 1
                 else:
                     self._next += self._part_taken(message, 1, now, 0)
@@ -231,7 +231,7 @@ class Producing:
         """Wait for the answers, for as long as the client may wait for them."""
         until_ns = monotonic_ns() + round((self._job.timeout_s + _MARGIN_S) * 1e9)
         forced_ns = 0
-        while self._ledger.under_way and not abandoned.is_set():
+        while self._in_flight.under_way and not abandoned.is_set():
             now = monotonic_ns()
             if now > until_ns:
                 break
@@ -239,28 +239,28 @@ class Producing:
             is_time = now - forced_ns > _RETRY_NS
             self._serve(now, force=is_time)
             forced_ns = now if is_time else forced_ns
-            if self._ledger.under_way:
+            if self._in_flight.under_way:
                 self._client.wait(now + _RETRY_NS, _REST_NS)
 
     # --- reports -------------------------------------------------------------------------------
 
     def _serve(self, now: int, force: bool = False) -> None:
         for reports in self._client.serve(force):
-            self._ledger.note_reported(reports)
+            self._in_flight.note_reported(reports)
         if now >= self._tidy_at_ns:
             self._tidy(now)
 
     def _tidy(self, now: int) -> None:
         """Pass complete rows to the writer."""
-        ledger, trace = self._ledger, self._trace
+        in_flight, trace = self._in_flight, self._trace
         written = 0
-        while (rows := ledger.take_complete(_BLOCK)) is not None:
+        while (rows := in_flight.take_complete(_BLOCK)) is not None:
             self._writer.give(partial(trace.add, rows))
             written += len(rows)
         if not written:
             self._writer.give(trace.write_if_old)
-            if ledger.under_way:
-                ledger.pass_over()
+            if in_flight.under_way:
+                in_flight.pass_over()
         if self._client.lines:
             lines, self._client.lines = self._client.lines, []
             self._writer.give(partial(trace.add_lines, lines))
@@ -271,11 +271,11 @@ class Producing:
 
     def finish(self) -> ProducerReport:
         """Write down what is left and make the trace readable."""
-        client, ledger, trace = self._client, self._ledger, self._trace
-        if ledger.under_way:
+        client, in_flight, trace = self._client, self._in_flight, self._trace
+        if in_flight.under_way:
             self._give_up()
         self._tidy(monotonic_ns())
-        self._writer.give(partial(trace.add, ledger.take_rest()))
+        self._writer.give(partial(trace.add, in_flight.take_rest()))
         client.close()
         # A closed loop has no schedule of its own, and one that was cut off is not to blame.
         if not self._is_closed and not self._was_abandoned:
@@ -288,7 +288,7 @@ class Producing:
         return ProducerReport(
             producer=self._job.producer,
             scheduled=self._next if self._is_closed else self._scheduled,
-            sent=ledger.sent,
+            sent=in_flight.sent,
             acknowledged=outcomes.acknowledged,
             failed=outcomes.failed,
             unknown=outcomes.unknown,
@@ -306,12 +306,12 @@ class Producing:
         """Purge messages that will get no report; at least their partition is known then."""
         self._client.purge()
         until_ns = monotonic_ns() + 2_000_000_000
-        left = self._ledger.under_way
+        left = self._in_flight.under_way
         while left > 0 and (now := monotonic_ns()) < until_ns:
             for reports in self._client.serve(force=True):
                 purged = np.isin(reports.errors, PURGED)
-                self._ledger.note_given_up(reports.where(purged))
-                self._ledger.note_reported(reports.where(~purged))
+                self._in_flight.note_given_up(reports.where(purged))
+                self._in_flight.note_reported(reports.where(~purged))
                 left -= len(reports.tags)
             self._client.wait(now + _RETRY_NS)
 
@@ -340,7 +340,7 @@ def _refusals(tags: npt.NDArray[np.int64], errors: npt.NDArray[np.int32], now: i
     )
 
 
-def _ledger_room(config: Mapping[str, Any]) -> int:
+def _in_flight_room(config: Mapping[str, Any]) -> int:
     """Rows for twice the messages that the client may have under way, within reason."""
     most = int(config.get("queue.buffering.max.messages", 100_000))
     return max(1 << 16, min(1 << 20, 1 << (2 * most - 1).bit_length()))

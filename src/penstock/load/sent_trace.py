@@ -18,7 +18,7 @@ from penstock.domain.message import Acknowledgement
 from penstock.domain.trace import message_id
 from penstock.load.in_flight import NOT_YET, UNPLACED, Rows, joined
 from penstock.load.journal import JOURNAL, Journal, explained, to_parquet
-from penstock.load.payload_buffer import Messages
+from penstock.load.payload_buffer import PayloadBuffer
 from penstock.load.produce_log import FACILITIES, Request, RequestLog
 from penstock.load.rdkafka import LogLine, error_name
 from penstock.stats.histogram import Histogram, Recorder
@@ -48,7 +48,7 @@ class SentTrace:
     directory: Path
     name: str
     producer: int
-    messages: Messages
+    messages: PayloadBuffer
     due_ns: npt.NDArray[np.int64]
     is_closed_loop: bool
     measured_from_ns: int  # counted from `begins_ns` too

@@ -183,7 +183,7 @@ def _appended_ms(lists: list[list[tuple[int, int]]]) -> Any:
 def _discard(_: object) -> None: ...
 
 
-class Consuming:
+class TraceReader:
     """One reader: make it, `run` it until it is stopped, `finish` it."""
 
     def __init__(self, job: ReaderJob, tell: Callable[..., None]) -> None:

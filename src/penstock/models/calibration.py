@@ -209,7 +209,7 @@ class _Miss:
 
 
 def _misses(run: _Run, times: PathTimes) -> list[_Miss]:
-    found = []
+    misses = []
     for name in LATENCIES:
         if (measured := run.seen.latencies.get(name)) is None:
             continue
@@ -218,18 +218,18 @@ def _misses(run: _Run, times: PathTimes) -> list[_Miss]:
         )
         for percent in [None] if name in _MEAN_ONLY else _ERRORS:
             seen = measured.mean_ms if percent is None else measured.percentiles_ms[f"{percent:g}"]
-            found.append(
+            misses.append(
                 _Miss(name, percent, seen, statistic(values, percent), statistic(free, percent))
             )
-    return found
+    return misses
 
 
 def _by_latency(misses: Sequence[_Miss]) -> dict[str, dict[str, float]]:
-    found: dict[str, dict[str, float]] = {}
+    errors: dict[str, dict[str, float]] = {}
     for miss in misses:
         name = "mean" if miss.percent is None else f"{miss.percent:g}"
-        found.setdefault(miss.latency, {})[name] = miss.log
-    return found
+        errors.setdefault(miss.latency, {})[name] = miss.log
+    return errors
 
 
 # --- the fit -------------------------------------------------------------------------------------------
@@ -268,9 +268,9 @@ class _Fitting:
         usual = np.log([one.start for one in free])
 
         def residuals(points: Sequence[Floats]) -> Floats:
-            found = self._residuals(runs, [_physics(known, logs) for logs in points])
+            rows = self._residuals(runs, [_physics(known, logs) for logs in points])
             # What the runs do not say stays as usual.
-            return np.hstack([found, (np.asarray(points) - usual) / _USUAL])
+            return np.hstack([rows, (np.asarray(points) - usual) / _USUAL])
 
         return least_squares(
             residuals,
@@ -297,14 +297,14 @@ class _Fitting:
 def _residuals(run: _Run, physics: Physics, machines: SimulatedMachines) -> Floats:
     """Errors of latencies and CPU, in units of what repeats differ by."""
     times = run.simulate(physics, machines)
-    found = [miss.log / _ERRORS[miss.percent] for miss in _misses(run, times)]
+    errors = [miss.log / _ERRORS[miss.percent] for miss in _misses(run, times)]
     share = cpu_share(PathModel(physics=physics, cores=machines.cores), times)
     used = used_cores(run.seen)
     # Only brokers and clients together fill the machine that they share.
     is_all = run.seen.brokers is not None and run.seen.producer_cores is not None
     if share is not None and machines.is_shared and is_all and used:
-        found.append(float(np.log(used / machines.cores / max(share, 1e-6))) / _CPU_ERROR)
-    return np.asarray(found)
+        errors.append(float(np.log(used / machines.cores / max(share, 1e-6))) / _CPU_ERROR)
+    return np.asarray(errors)
 
 
 def _physics(known: Costs, logs: Floats) -> Physics:
@@ -359,15 +359,15 @@ def _physics(known: Costs, logs: Floats) -> Physics:
 
 def _scatter(misses: Sequence[_Miss]) -> dict[str, LatencyScatter]:
     """Latency → the standard deviations of its errors, by what a latency consists of."""
-    found = {}
+    scatter = {}
     for name in LATENCIES:
         of_one = [miss for miss in misses if miss.latency == name]
         tail = [m for m in of_one if m.percent is not None and m.percent >= TAIL_FROM]
         body = [m for m in of_one if m not in tail]
         if body:
             # Where there is no tail (one that cannot be measured), it is as its body.
-            found[name] = LatencyScatter(body=_parts(body), tail=_parts(tail or body))
-    return found
+            scatter[name] = LatencyScatter(body=_parts(body), tail=_parts(tail or body))
+    return scatter
 
 
 def _parts(misses: Sequence[_Miss]) -> Scatter:

@@ -101,13 +101,13 @@ class FittedModel(Value):
 
     def outside(self, run: RunSpec) -> tuple[str, ...]:
         """What of a run no calibration run covered, and by how much, a sentence each."""
-        found = outside(run, [one.spec for one in self.observations])
+        notes = outside(run, [one.spec for one in self.observations])
         unseen = [
             f"latency {what}: no run of the calibration measured it"
             for name, what in (("produce", "until acknowledged"), ("end_to_end", "end to end"))
             if not any(name in one.latencies for one in self.observations)
         ]
-        return (*unseen, *found)
+        return (*unseen, *notes)
 
 
 def fit_model(
@@ -136,12 +136,12 @@ def fit_model(
     first = every[0]
     # Of a cluster elsewhere, nobody knows the machines.
     cores = int(first.machine.get("cores", 0)) if first.is_local else 0
-    found = fit(every, cores=cores, is_shared=first.is_local, start_workers=start_workers, say=say)
+    fitted = fit(every, cores=cores, is_shared=first.is_local, start_workers=start_workers, say=say)
     return FittedModel(
         made_at=made_at,
-        path=found.model,
+        path=fitted.model,
         observations=every,
-        left_out=found.left_out,
+        left_out=fitted.left_out,
         history=() if previous is None else (*previous.history, previous.record),
         sendings=saturated,
         sending=fit_sending(saturated) if len(saturated) >= LEAST_POINTS else None,
@@ -152,7 +152,7 @@ def fit_model(
 
 def summary(left_out: Sequence[LeftOutRun]) -> dict[str, float]:
     """Figure → the typical error, as a share."""
-    found = {}
+    typical_errors = {}
     for name, (latency, statistic) in _SUMMARY.items():
         logs = [
             abs(of_latency[statistic])
@@ -160,8 +160,8 @@ def summary(left_out: Sequence[LeftOutRun]) -> dict[str, float]:
             if (of_latency := one.errors.get(latency)) and statistic in of_latency
         ]
         if logs:
-            found[name] = float(np.expm1(np.median(logs)))
-    return found
+            typical_errors[name] = float(np.expm1(np.median(logs)))
+    return typical_errors
 
 
 def blind(model: FittedModel, observations: Iterable[Observation]) -> dict[str, float]:
@@ -228,17 +228,17 @@ def _listed(properties: Mapping[str, object]) -> str:
 
 def outside(run: RunSpec, calibrated: Sequence[RunSpec]) -> tuple[str, ...]:
     """What of a run no calibration run covered, and by how much, a sentence each."""
-    found = []
+    notes = []
     for what, number in _NUMBERS.items():
         values = [number(one) for one in calibrated]
         note = beyond(what, number(run), min(values), max(values), "of the calibration")
         if note is not None:
-            found.append(note)
+            notes.append(note)
     for what, kind in _KINDS.items():
         kinds = sorted({kind(one) for one in calibrated})
         if kind(run) not in kinds:
-            found.append(
+            notes.append(
                 f"{what}={kind(run)}: the calibration has only {', '.join(kinds)}, so the effect is "
                 "not known"
             )
-    return tuple(found)
+    return tuple(notes)

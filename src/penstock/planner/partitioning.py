@@ -205,7 +205,7 @@ class Impossible(Value):
 
 def _changes(problem: Partitioning) -> dict[str, float]:
     """Input → the nearest value that alone makes it possible; inputs that cannot are left out."""
-    found: dict[str, float] = {}
+    changes: dict[str, float] = {}
     brokers = max(problem.most_brokers, problem.replication)
     fewest = problem.fewest_partitions
     others_ok = problem.most_brokers >= problem.replication
@@ -217,9 +217,9 @@ def _changes(problem: Partitioning) -> dict[str, float]:
     )
     for name, values in whole:
         if (value := _first(values, lambda v, n=name: _ok(_with(problem, n, v)))) is not None:  # type: ignore[misc]
-            found[name] = value
+            changes[name] = value
     if not others_ok:
-        return found
+        return changes
     exact = {
         "most_replicas": fewest * problem.replication / brokers,
         "most_replication_ms": problem.replication_base_ms
@@ -239,8 +239,8 @@ def _changes(problem: Partitioning) -> dict[str, float]:
         # Rounding must not make it impossible again.
         slack = 1 - 1e-9 if number < given else 1 + 1e-9
         if _ok(_with(problem, name, number * slack)):
-            found[name] = number
-    return found
+            changes[name] = number
+    return changes
 
 
 def _with(problem: Partitioning, name: str, value: float) -> Partitioning:

@@ -71,7 +71,7 @@ class Situation:
     # ζ; none: no message is late.
     latency_ms: float | None = None
     # γ that the user wants.
-    wanted: float = 1.0
+    target_gamma: float = 1.0
     weights: KpiWeights = field(default_factory=KpiWeights)
     # Whether the source can be polled less often; otherwise messages are pushed.
     can_poll: bool = False

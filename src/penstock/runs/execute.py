@@ -305,7 +305,7 @@ def _warnings(run: Run) -> tuple[str, ...]:
 
 
 def _spinning(producer: ProducerReport) -> str:
-    """librdkafka's threads do not sleep while as many requests are under way as may be: they take
+    """librdkafka's threads do not sleep while the limit of requests under way is reached: they take
     all the CPU there is, and hold the lock that the generator needs when another thread runs."""
     if producer.client_cores < _SPINS:
         return ""

@@ -28,12 +28,12 @@ Json = Mapping[str, Any]
 
 def broker_rates(directory: Path, from_ns: int, to_ns: int) -> dict[int, BrokerRates]:
     """Broker → its rates in the time, widened to the views around it; none without such views."""
-    found: dict[int, BrokerRates] = {}
+    rates_by_broker: dict[int, BrokerRates] = {}
     for number, views in _grouped(_views(directory / BROKERS, _broker_view), "broker").items():
         during = _during([view for view in views if view.own is not None], from_ns, to_ns)
         if during and (one := rates(during[0], during[-1])) is not None:
-            found[int(number)] = one
-    return found
+            rates_by_broker[int(number)] = one
+    return rates_by_broker
 
 
 def young_bytes(directory: Path) -> int:

@@ -258,8 +258,9 @@ def release(lease: Lease, *, patience_s: float = _END_S) -> None:
 def sweep(root: Path, note: Progress = silent) -> list[str]:
     """Release every abandoned testbed under `root`; the names of those.
 
-    The caller wants something else, so one that cannot be removed is left for later and `note` is
-    told: a process that hangs in the kernel does not react to SIGKILL until it is let go.
+    A testbed that cannot be removed is left for later, and reported with `note`, since it must not
+    stop what the caller does: a process that hangs in the kernel does not react to SIGKILL until
+    the kernel releases it.
     """
     swept: list[str] = []
     if not root.exists():

@@ -72,15 +72,15 @@ class _Resolution:
             writer = self._writer_types.get(writer, writer)
         if isinstance(reader, str):
             reader = self._reader_types.get(reader, reader)
-        kind, wanted = _name(writer), _name(reader)
-        if kind in ("record", "error"):
-            if wanted in ("record", "error"):
+        writer_kind, reader_kind = _name(writer), _name(reader)
+        if writer_kind in ("record", "error"):
+            if reader_kind in ("record", "error"):
                 self._look_at_fields(writer, reader)
-        elif kind == "array" and wanted == "array":
+        elif writer_kind == "array" and reader_kind == "array":
             self.look(writer, "items", reader["items"])
-        elif kind == "map" and wanted == "map":
+        elif writer_kind == "map" and reader_kind == "map":
             self.look(writer, "values", reader["values"])
-        elif wanted in _PROMOTIONS.get(kind, ()):
+        elif reader_kind in _PROMOTIONS.get(writer_kind, ()):
             own = converter(writer)
             if (own is None) != (converter(reader) is None) and not _is_marked(writer):
                 if isinstance(writer, str):
@@ -114,8 +114,8 @@ def _is_marked(schema: Any) -> bool:
 def _by_reader(data: Any, writer: Any, reader: Any) -> Any:
     """A value that `resolve` has marked. Here the reader's type is known for each value: a record
     of the writer may be several of the reader's."""
-    own, wanted = writer[_OWN], converter(reader)
-    if own is not None and (wanted is not None or reader is None):
+    own, by_reader = writer[_OWN], converter(reader)
+    if own is not None and (by_reader is not None or reader is None):
         return own(data, writer, reader)
     target = _name(reader)
     if target in ("float", "double"):
@@ -124,7 +124,7 @@ def _by_reader(data: Any, writer: Any, reader: Any) -> Any:
         data = data.encode()
     elif target == "string" and isinstance(data, bytes):
         data = data.decode()
-    return data if wanted is None else wanted(data, reader, reader)
+    return data if by_reader is None else by_reader(data, reader, reader)
 
 
 def _decimal(data: bytes, schema: Any, _reader: Any = None) -> Any:

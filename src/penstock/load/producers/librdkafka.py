@@ -16,6 +16,6 @@ class LibrdkafkaProducer(ProducerKind):
     kind = "librdkafka"
 
     def producer(self, job: ProducerJob) -> LoadProducer:
-        from penstock.load.scheduled_producer import Producing
+        from penstock.load.scheduled_producer import ScheduledProducer
 
-        return Producing(job)
+        return ScheduledProducer(job)

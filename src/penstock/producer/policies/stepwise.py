@@ -34,20 +34,22 @@ class StepwiseTuning(AdaptivePolicy):
                 continue
             for direction in (1, -1):
                 for other in islice(self._steps(best, name, direction), self.most_steps):
-                    if value >= situation.wanted:
+                    if value >= situation.target_gamma:
                         break
                     new = self._gamma(situation, other)
                     if new <= value:
                         break
                     best, value = other, new
-        is_enough = value >= situation.wanted
+        is_enough = value >= situation.target_gamma
         if best == situation.now:
             sentence = f"γ is {value:.3f}: " + (
-                f"at least the {situation.wanted:g} wanted" if is_enough else "no step raises it"
+                f"at least the {situation.target_gamma:g} wanted"
+                if is_enough
+                else "no step raises it"
             )
         else:
             sentence = (
-                f"γ rises from {before:.3f} to {value:.3f} ({situation.wanted:g} wanted) with "
+                f"γ rises from {before:.3f} to {value:.3f} ({situation.target_gamma:g} wanted) with "
                 f"{_changed(situation.now, best)}"
             )
         return Adjustment(configuration=best, sentence=sentence, is_enough=is_enough)

@@ -70,10 +70,10 @@ def catch_up(
 
 def _fill(cluster: KafkaCluster, what: CatchUp, topic: str) -> None:
     """Batches of just so many messages, as many in every partition."""
-    wanted = min(_MOST_BYTES // what.message_bytes, _MOST_MESSAGES)
+    messages = min(_MOST_BYTES // what.message_bytes, _MOST_MESSAGES)
     round_of = what.batch_messages * what.partitions
     piece = max(1, min(_PIECE_BYTES // what.message_bytes, _PIECE_MESSAGES) // round_of) * round_of
-    for _ in range(max(1, round(wanted / piece))):
+    for _ in range(max(1, round(messages / piece))):
         cluster.admin.send(
             topic,
             what.partitions,

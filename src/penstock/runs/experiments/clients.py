@@ -15,7 +15,7 @@ import psutil
 
 from penstock.domain.errors import TestbedError
 from penstock.kafka.connection import KafkaCluster
-from penstock.load.client_process import Worker
+from penstock.load.client_process import ClientProcess
 
 # The reports of the processes of a measurement, kept beside the result.
 REPORTS = "reports.json"
@@ -29,9 +29,9 @@ class Clients:
     def __init__(self, cluster: KafkaCluster, directory: Path) -> None:
         self._cluster, self._directory = cluster, directory
         self._changed = threading.Condition()
-        self.workers: list[Worker] = []
+        self.workers: list[ClientProcess] = []
 
-    def start(self, module: str, role: str, number: int, **job: Any) -> Worker:
+    def start(self, module: str, role: str, number: int, **job: Any) -> ClientProcess:
         """`role` is producer or consumer; the cluster's address is added to the job."""
         name = f"{role}-{number + 1}"
         environment = {
@@ -39,7 +39,7 @@ class Clients:
             **self._cluster.client_environment,
             "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         }
-        worker = Worker(
+        worker = ClientProcess(
             name,
             self._cluster.client_command(role, number, [sys.executable, "-m", module]),
             environment,
@@ -51,7 +51,7 @@ class Clients:
         return worker
 
     def wait_for(
-        self, event: str, timeout_s: float, workers: Iterable[Worker] | None = None
+        self, event: str, timeout_s: float, workers: Iterable[ClientProcess] | None = None
     ) -> None:
         """Wait until each has reported the event; raises if one dies meanwhile."""
         asked = list(self.workers if workers is None else workers)

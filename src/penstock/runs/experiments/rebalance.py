@@ -39,8 +39,8 @@ def rests(
 ) -> Iterator[Rest]:
     """The times of rest, in order.
 
-    `hear_of_nothing`: a member that is given no partition is told so, as assignors of the client
-    do. Where brokers assign, such a member is not told anything.
+    `hear_of_nothing`: a member that is given no partition receives an empty assignment, as with the
+    client's assignors. Where brokers assign, such a member receives nothing.
     """
     group = _Group(partitions, hear_of_nothing)
     since: int | None = None

@@ -20,7 +20,7 @@ from penstock.domain.facts import ClusterFacts
 from penstock.domain.grid import ExperimentGrid
 from penstock.domain.metrics import Estimate
 from penstock.kafka.waiting import wait_until
-from penstock.load.client_process import Worker
+from penstock.load.client_process import ClientProcess
 from penstock.runs.experiments import group_member
 from penstock.runs.experiments.clients import REPORTS, START_S, Clients, clients
 from penstock.runs.experiments.kinds.experiment_kind import (
@@ -203,7 +203,7 @@ def _fill(job: PointJob) -> dict[int, int]:
     return admin.end_offsets(_TOPIC)
 
 
-def _join_at_random(members: Sequence[Worker], spread_s: float, rng: random.Random) -> int:
+def _join_at_random(members: Sequence[ClientProcess], spread_s: float, rng: random.Random) -> int:
     """Let them join within a time; when the last did."""
     begin = time.monotonic()
     at_s = sorted(rng.uniform(0, spread_s) for _ in members)
@@ -238,7 +238,7 @@ class _Group:
         self._settings = member_settings(assignor)
         self._hear_of_nothing = assignor != "broker"
 
-    def add(self) -> Worker:
+    def add(self) -> ClientProcess:
         """A process that joins on its `join` order."""
         number = len(self._processes.workers)
         return self._processes.start(
