@@ -44,11 +44,11 @@ class Cell:
     is_too_much: bool = False
 
 
-def cells(full: float) -> list[Cell]:
-    """All of them; names are unique."""
-    found = [*_cpu(full), *_links(full), *_clients_away(full), *_java(full)]
-    assert len({cell.name for cell in found}) == len(found)
-    return found
+def cells(full: float, quick: bool = False) -> list[Cell]:
+    """All of them, or those of the quick bench; names are unique."""
+    every = [*_cpu(full), *_links(full), *_clients_away(full), *_java(full)]
+    assert len({cell.name for cell in every}) == len(every)
+    return [cell for cell in every if cell.is_quick or not quick]
 
 
 def full_cells() -> list[Scenario]:

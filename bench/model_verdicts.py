@@ -11,13 +11,16 @@ from typing import Any
 import numpy as np
 
 from harness import Row
-from model_cells import Cell
+from model_cells import Cell, cells, full_cells, reading_cells
+from model_data import Measured, Measurements
+from penstock.api.prediction import forecast
 from penstock.domain.scenario import Scenario
 from penstock.domain.value import FieldError
 from penstock.models.fitted import FittedModel
 from penstock.models.forecast import Forecast, judge
-from penstock.models.observation import MeasuredLatency, Observation
+from penstock.models.observation import Observation
 from penstock.models.path.predict import PERCENTS, Prediction, Saturated
+from penstock.models.reading import most_read
 from penstock.models.three_stages import SyncLatency, stage, uniform_stage
 from penstock.report.charts import PALETTE, Chart, rounded
 from penstock.report.document import Section, document, figure
@@ -32,18 +35,9 @@ LEVELS = {"light": 0.40, "medium": 0.65, "heavy": 0.85}
 AIMS = {"links": {"mean": 0.05, "99": 0.10}, "cpu": {"mean": 0.10, "99": 0.20}}
 
 
-@dataclass(frozen=True)
-class Measured:
-    """One measurement of a cell."""
-
-    latencies: Mapping[str, MeasuredLatency]
-    cpu_share: float | None
-    seen: Observation | None = None
-    histogram: Histogram | None = None
-    # On the disks of all brokers.
-    stored_bytes_per_message: float | None = None
-    # Why it has no latencies: unsteady, or refused.
-    problem: str = ""
+def predicted(model: FittedModel, chosen: Sequence[Cell]) -> dict[str, Forecast]:
+    """What the model says of these cells."""
+    return {cell.name: forecast(model, cell.scenario, client=cell.client) for cell in chosen}
 
 
 def _figure(one: Measured, statistic: str) -> float | None:
@@ -55,8 +49,11 @@ def _figure(one: Measured, statistic: str) -> float | None:
 
 
 def _logs(every: Sequence[Measured], statistic: str) -> list[float]:
+    """Of each repeat. If there are three, the last one was measured for longer, since the first two
+    disagreed: these together count as one."""
     values = [_figure(one, statistic) for one in every]
-    return [math.log(value) for value in values if value]
+    logs = [math.log(value) for value in values if value]
+    return logs if len(logs) < 3 else [float(np.mean(logs[:-1])), logs[-1]]
 
 
 def noise(every: Sequence[Measured], statistic: str) -> float:
@@ -126,16 +123,19 @@ class Verdict:
 
 
 def results(
-    chosen: Sequence[Cell],
-    forecasts: Mapping[str, Forecast],
-    found: Mapping[str, Sequence[Measured]],
     model: FittedModel,
-    digest: str,
-    quick: bool,
-    above: Sequence[float],
-    read: Sequence[float],
+    forecasts: Mapping[str, Forecast],
+    measurements: Measurements,
+    digest: str | None = None,
 ) -> tuple[dict[str, Any], list[Row]]:
-    verdicts = [Verdict(cell, forecasts[cell.name], found[cell.name]) for cell in chosen]
+    """The keys of the JSON and the rows of the table. `digest`: of the file of predictions that were
+    written before anything was measured; none of those that were not."""
+    quick = measurements.quick
+    chosen = cells(measurements.full_per_s, quick)
+    verdicts = [
+        Verdict(cell, forecasts[cell.name], measurements.cells[cell.name]) for cell in chosen
+    ]
+    above, read = _sending_errors(model, measurements), _reading_errors(model, measurements)
     refused = [v for v in verdicts if isinstance(v.forecast.answer, Saturated)]
     usable = [v for v in verdicts if v.prediction and v.is_measured and v.level != "saturated"]
     unjudged = [v for v in usable if not quick and noise(v.every, "mean") > NOISY]
@@ -297,6 +297,30 @@ def _parts(verdict: Verdict) -> dict[str, Any]:
         "error_mean": verdict.error("mean"),
         "parts_ms": {part.name.strip(): (part.predicted_ms, part.measured_ms) for part in parts},
     }
+
+
+# --- highest rates -------------------------------------------------------------------------------------------
+
+
+def _sending_errors(model: FittedModel, measurements: Measurements) -> list[float]:
+    """Of the most that a producer can send."""
+    runs = {run.name: run for run in full_cells()}
+    return [
+        abs(most.messages_per_s / one.messages_per_s - 1)
+        for one in measurements.full
+        if (most := forecast(model, runs[one.spec.name]).most) is not None
+    ]
+
+
+def _reading_errors(model: FittedModel, measurements: Measurements) -> list[float]:
+    """Of the most that a consumer can read."""
+    if model.reading is None:
+        return []
+    most = {
+        what.name: most_read(model.reading, scenario, what.batch_messages)
+        for what, scenario in reading_cells()
+    }
+    return [abs(most[one.run].messages_per_s / one.messages_per_s - 1) for one in measurements.read]
 
 
 # --- traffic -----------------------------------------------------------------------------------------------

@@ -7,10 +7,11 @@ they are measured, each twice (quick: three of eight twice), in an order that mi
 An error is exp|ln(predicted / measured)| − 1, against the mean of the repeats (of their logarithms);
 the noise of a setting is the same between its repeats. Load levels are by the CPU that a run really
 used: light below 40 %, medium below 65 %, heavy up to 85 %. A setting whose repeats differ by more
-than 20 % is measured once more for three times as long; if they still do, it is not judged.
+than 20 % is measured once more for three times as long; if that differs from both together by as
+much, the setting is not judged.
 
-The document's rule (three stages) gets the calibration runs, too. Runs, model and predictions stay in
-bench/out/models.
+The document's rule (three stages) gets the calibration runs, too. Runs, model, predictions and
+measurements stay in bench/out/models.
 """
 
 from __future__ import annotations
@@ -24,33 +25,30 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import model_data
 from harness import Row, kafka_tool, main
 from model_cells import CLUSTER, SECONDS, Cell, cells, full_cells, reading_cells
-from model_verdicts import NOISY, Measured, noise, results
+from model_data import Measured, Measurements
+from model_verdicts import NOISY, noise, predicted, results
 from penstock import specs
 from penstock.analysis.background import BackgroundSpark
 from penstock.api.calibration import calibrate, read_behind
 from penstock.api.evidence import count_outcomes
 from penstock.api.observations import observation, sending
-from penstock.api.prediction import forecast
 from penstock.api.testbeds import remove_testbed, start_testbed
 from penstock.domain.cluster import TopicSpec
 from penstock.domain.errors import BadInput, TestbedError
 from penstock.domain.lake.partition import Partition
 from penstock.domain.run import Run
-from penstock.domain.scenario import Scenario
 from penstock.kafka.connection import KafkaCluster
 from penstock.kafka.log_sizes import LogSizes
 from penstock.models.costs import used_cores
 from penstock.models.design import capacity_per_s
 from penstock.models.forecast import Forecast
-from penstock.models.observation import MeasuredLatency
-from penstock.models.reading import FittedReading, most_read
-from penstock.models.throughput import SendThroughput
+from penstock.models.observation import MeasuredLatency, MeasuredReading, MeasuredSending
 from penstock.runs import campaign as campaigns
 from penstock.runs.clusters import Clusters, set_network
 from penstock.runs.run_directory import RunDirectory
-from penstock.stats.histogram import Histogram
 from penstock.testbed.cluster import Cluster
 
 QUICK_RUNS = 5
@@ -81,29 +79,34 @@ def measure(quick: bool, say: Callable[[str], None]) -> tuple[dict[str, Any], li
         model = calibrated.fit.model
         first = model.observations[0]
         full = capacity_per_s(float(first.machine["cores"]), used_cores(first))
-        chosen = [cell for cell in cells(full) if cell.is_quick or not quick]
+        chosen = cells(full, quick)
         say("predicting")
-        forecasts = {
-            cell.name: forecast(model, cell.scenario, client=cell.client) for cell in chosen
-        }
+        forecasts = predicted(model, chosen)
         written = OUT / "predictions.json"
         digest = _write(written, forecasts)
         say(f"predictions written: {written}, SHA-256 {digest}")
-        full_runs = [] if quick else full_cells()
-        most = {run.name: forecast(model, run).most for run in full_runs}
         plan = [cell for cell in chosen if cell.is_repeated or not quick] + chosen
         random.Random(1).shuffle(plan)
-        found = _all(plan, OUT / "runs", say)
+        measured = _all(plan, OUT / "runs", say)
         if not quick:
-            again = [cell for cell in chosen if noise(found[cell.name], "mean") > NOISY]
+            again = [cell for cell in chosen if noise(measured[cell.name], "mean") > NOISY]
             longer = [_longer(cell) for cell in again]
             for name, more in _all(longer, OUT / "again", say).items():
-                found[name] += more
-        above = _full(full_runs, most, OUT / "full", say)
-        read = [] if model.reading is None else _reading(model.reading, OUT / "read", say)
+                measured[name] += more
+        measurements = Measurements(
+            quick=quick,
+            full_per_s=full,
+            observations=model.observations,
+            sendings=model.sendings,
+            readings=model.readings,
+            cells={name: tuple(repeats) for name, repeats in measured.items()},
+            full=() if quick else tuple(_full(OUT / "full", say)),
+            read=() if quick else tuple(_reading(OUT / "read", say)),
+        )
     finally:
         remove_testbed(_TESTBED)
-    return results(chosen, forecasts, found, model, digest, quick, above, read)
+    model_data.write(OUT / "measured.json.gz", measurements)
+    return results(model, forecasts, measurements, digest)
 
 
 def _longer(cell: Cell) -> Cell:
@@ -124,7 +127,7 @@ def _write(file: Path, forecasts: Mapping[str, Forecast]) -> str:
 
 def _all(plan: Sequence[Cell], out: Path, say: Callable[[str], None]) -> dict[str, list[Measured]]:
     """Measure in this order; analysed together at the end."""
-    found: dict[str, list[Measured]] = {cell.name: [] for cell in plan}
+    measured: dict[str, list[Measured]] = {cell.name: [] for cell in plan}
     directories: list[tuple[Cell, RunDirectory]] = []
     stored: dict[str, float | None] = {}
     spark = BackgroundSpark("local[*]")
@@ -135,7 +138,7 @@ def _all(plan: Sequence[Cell], out: Path, say: Callable[[str], None]) -> dict[st
                 if cell.client == "java":
                     with clusters.of(cell.scenario) as cluster:
                         assert isinstance(cluster, Cluster)
-                        found[cell.name].append(_java(cluster, cell, number))
+                        measured[cell.name].append(_java(cluster, cell, number))
                     continue
                 campaign = campaigns.create(cell.scenario, cell.name, out)
                 campaigns.carry_on(
@@ -151,24 +154,17 @@ def _all(plan: Sequence[Cell], out: Path, say: Callable[[str], None]) -> dict[st
     finally:
         spark.stop()
     for cell, directory in directories:
-        found[cell.name].append(_measured(directory, stored.get(directory.run().id)))
-    return found
+        measured[cell.name].append(_measured(directory, stored.get(directory.run().id)))
+    return measured
 
 
-def _full(
-    runs: Sequence[Scenario],
-    predicted: Mapping[str, SendThroughput | None],
-    out: Path,
-    say: Callable[[str], None],
-) -> list[float]:
-    """Errors of the most that a producer can send."""
-    if not runs:
-        return []
+def _full(out: Path, say: Callable[[str], None]) -> list[MeasuredSending]:
+    """The most that a producer can send."""
     directories: list[RunDirectory] = []
     spark = BackgroundSpark("local[*]")
     try:
         with Clusters(None, "when-needed", _TESTBED, lambda _: None) as clusters:
-            for run in runs:
+            for run in full_cells():
                 say(f"measuring {run.name}")
                 campaign = campaigns.create(run, run.name, out)
                 campaigns.carry_on(campaign, clusters=clusters, before_load=spark.get)
@@ -176,25 +172,18 @@ def _full(
         count_outcomes(spark.get(), directories, (), lambda _: None)
     finally:
         spark.stop()
-    errors = []
-    for directory in directories:
-        most = predicted[directory.run().spec.name]
-        if most is not None:
-            errors.append(abs(most.messages_per_s / sending(directory).messages_per_s - 1))
-    return errors
+    return [sending(directory) for directory in directories]
 
 
-def _reading(fitted: FittedReading, out: Path, say: Callable[[str], None]) -> list[float]:
-    """Errors of the most that a consumer can read; twice each."""
-    errors = []
+def _reading(out: Path, say: Callable[[str], None]) -> list[MeasuredReading]:
+    """The most that a consumer can read; twice each."""
     with Clusters(None, "when-needed", _TESTBED, lambda _: None) as clusters:
+        measured = []
         for number in range(2):
             for what, scenario in reading_cells():
-                predicted = most_read(fitted, scenario, what.batch_messages)
                 with clusters.of(scenario) as cluster:
-                    done = read_behind(cluster, what, out / str(number), say)
-                errors.append(abs(predicted.messages_per_s / done.messages_per_s - 1))
-    return errors
+                    measured.append(read_behind(cluster, what, out / str(number), say))
+    return measured
 
 
 def _log_bytes(cluster: KafkaCluster, run: Run) -> float | None:
@@ -212,14 +201,13 @@ def _measured(directory: RunDirectory, stored: float | None) -> Measured:
     try:
         seen = observation(directory)
     except BadInput as error:
-        return Measured({}, None, problem=error.message)
-    latency = directory.metrics().latency
+        return Measured(problem=error.message)
     return Measured(
-        seen.latencies,
-        used_cores(seen) / float(seen.machine["cores"]),
-        seen,
-        None if latency is None else Histogram.of_distribution(latency),
-        stored,
+        latencies=seen.latencies,
+        cpu_share=used_cores(seen) / float(seen.machine["cores"]),
+        seen=seen,
+        end_to_end=directory.metrics().latency,
+        stored_bytes_per_message=stored,
     )
 
 
@@ -247,7 +235,7 @@ def _java(cluster: Cluster, cell: Cell, number: int) -> Measured:
         raise TestbedError(f"ProducerPerformance printed no figures:\n{text[-2000:]}")
     mean, p50, _p95, p99 = (float(value) for value in lines[-1].groups())
     latency = MeasuredLatency(count=1, mean_ms=mean, percentiles_ms={"50": p50, "99": p99})
-    return Measured({"produce": latency}, None)
+    return Measured(latencies={"produce": latency})
 
 
 if __name__ == "__main__":

@@ -97,6 +97,25 @@ def test_garbage_collections_are_counted(cluster: Cluster) -> None:
         assert 10_000_000 < view.own.young_bytes < 1_000_000_000
 
 
+def test_brokers_can_be_made_to_collect_garbage(cluster: Cluster) -> None:
+    mbean = "java.lang:name=MarkSweepCompact,type=GarbageCollector"
+
+    def full_collections() -> dict[int, int]:
+        counts = {}
+        for broker in cluster.broker_ids:
+            process = cluster.process(broker)
+            with cluster.inside(process.node.host):
+                answers = agent.read(process.directory, [(mbean, ["CollectionCount"])], 10)
+            assert answers is not None
+            counts[broker] = int(answers[mbean]["CollectionCount"])
+        return counts
+
+    before = full_collections()
+    cluster.collect_garbage()
+    after = full_collections()
+    assert all(after[broker] > before[broker] for broker in before)
+
+
 def test_a_paused_broker_is_shown_as_such_and_nothing_hangs(cluster: Cluster) -> None:
     struck = Pause(broker=3).strike(cluster)
     try:
@@ -116,7 +135,8 @@ def test_the_agent_lets_nobody_in_and_runs_nothing(cluster: Cluster) -> None:
         for line in (process.directory / agent.CONFIG_FILE).read_text().splitlines()
     )
     login = base64.b64encode(f"{config['user']}:{config['password']}".encode()).decode()
-    order = {"type": "exec", "mbean": "java.lang:type=Memory", "operation": "gc"}
+    mbean = "java.lang:type=Threading"
+    order = {"type": "exec", "mbean": mbean, "operation": "resetPeakThreadCount"}
 
     def ask(headers: dict[str, str]) -> tuple[int, bytes]:
         with cluster.inside(process.node.host):

@@ -63,6 +63,9 @@ class KafkaCluster(ABC):
         """Of the software that the brokers run, where that is known."""
         return {}
 
+    def collect_garbage(self) -> None:  # noqa: B027 (nobody else's brokers)
+        """Let brokers collect the garbage of what was before, where that is possible."""
+
     def check_alive(self) -> None:  # noqa: B027 (there is nothing to see on most clusters)
         """Raise if a broker has died by itself, where that can be seen."""
 

@@ -121,6 +121,8 @@ def _run(
     say: Progress,
 ) -> Run:
     spec = run.spec
+    # What earlier runs left would make this one's pauses longer.
+    cluster.collect_garbage()
     with Load(cluster, plan_of(spec), directory.path, on_progress=say) as load:
         load.start()
         warmed = warm_up_run(cluster, load, spec, warm_up, say)

@@ -1,7 +1,8 @@
 """The agent in every broker that answers reads of its JMX metrics over HTTP (Jolokia).
 
 It listens on the loopback of the broker's own host, so it is reached from inside that and never
-crosses the emulated network. It knows one user and allows nothing but reads: JMX could run code.
+crosses the emulated network. It knows one user and allows nothing but reads and a garbage collection:
+JMX could run code.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ from penstock.testbed.security import write_private
 
 CONFIG_FILE = "agent.properties"
 _USER = "penstock"
-_POLICY = """\
+_MEMORY = "java.lang:type=Memory"
+_POLICY = f"""\
 <?xml version="1.0" encoding="utf-8"?>
 <restrict>
   <commands><command>read</command></commands>
+  <allow><mbean><name>{_MEMORY}</name><operation>gc</operation></mbean></allow>
 </restrict>
 """
 
@@ -45,18 +48,43 @@ def read(
 
     A metric is absent until the first request of its class, and then from the answer too.
     """
-    config = dict(line.split("=", 1) for line in (directory / CONFIG_FILE).read_text().splitlines())
-    login = base64.b64encode(f"{config['user']}:{config['password']}".encode()).decode()
-    question = [
+    questions = [
         {"type": "read", "mbean": mbean, "attribute": list(attributes)}
         for mbean, attributes in mbeans
     ]
+    answers = _ask(directory, questions, timeout_s)
+    if answers is None:
+        return None
+    # Answers come in the order of the questions; they echo the names in another spelling.
+    return {
+        mbean: answer["value"]
+        for (mbean, _), answer in zip(mbeans, answers, strict=True)
+        if answer["status"] == 200
+    }
+
+
+def collect_garbage(directory: Path, timeout_s: float) -> None:
+    """A full collection; returns when it is done, or at once if nobody listens."""
+    collect = {"type": "exec", "mbean": _MEMORY, "operation": "gc"}
+    for answer in _ask(directory, [collect], timeout_s) or ():
+        if answer["status"] != 200:
+            raise TestbedError(
+                f"the agent of {directory.name} did not collect garbage: {answer.get('error')}"
+            )
+
+
+def _ask(
+    directory: Path, questions: Sequence[Mapping[str, Any]], timeout_s: float
+) -> list[Mapping[str, Any]] | None:
+    """An answer to each; None if nobody listens."""
+    config = dict(line.split("=", 1) for line in (directory / CONFIG_FILE).read_text().splitlines())
+    login = base64.b64encode(f"{config['user']}:{config['password']}".encode()).decode()
     connection = http.client.HTTPConnection("127.0.0.1", int(config["port"]), timeout=timeout_s)
     try:
         connection.request(
             "POST",
             "/jolokia/",
-            json.dumps(question),
+            json.dumps(questions),
             {"Content-Type": "application/json", "Authorization": f"Basic {login}"},
         )
         response = connection.getresponse()
@@ -69,12 +97,7 @@ def read(
     except ConnectionRefusedError:
         return None
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise TestbedError(f"{directory.name} does not report its timings: {error}") from None
+        raise TestbedError(f"{directory.name} does not answer: {error}") from None
     finally:
         connection.close()
-    # Answers come in the order of the questions; they echo the names in another spelling.
-    return {
-        mbean: answer["value"]
-        for (mbean, _), answer in zip(mbeans, answers, strict=True)
-        if answer["status"] == 200
-    }
+    return answers

@@ -22,7 +22,7 @@ from penstock.domain.value import fitting
 from penstock.kafka.connection import KafkaCluster
 from penstock.kafka.quotas import set_client_quotas
 from penstock.kafka.waiting import wait_until
-from penstock.testbed import janitor, lease, nodes, provisioning, security
+from penstock.testbed import agent, janitor, lease, nodes, provisioning, security
 from penstock.testbed.kafka import HOSTS_FILE, broker_command
 from penstock.testbed.lease import Lease
 from penstock.testbed.machine import listens
@@ -33,6 +33,8 @@ from penstock.testbed.process import NodeProcess
 from penstock.testbed.toolchain import Toolchain, find_toolchain
 
 START_TIMEOUT_S = 120.0
+# A full collection of a heap of this size takes a third of a second, on a busy machine longer.
+_COLLECTION_S = 30.0
 
 
 class Cluster(KafkaCluster):
@@ -308,6 +310,14 @@ class Cluster(KafkaCluster):
             return condition()
 
         wait_until(holds, timeout_s=timeout_s, what=what, explain=explain)
+
+    def collect_garbage(self) -> None:
+        """A full collection in every broker. The old generation fills with what earlier loads left,
+        and the fuller it is, the longer the pauses for the young one take (docs/warm-up.md)."""
+        for process in self._processes.values():
+            if self.spec.observe and process.is_running and not process.is_paused:
+                with self.inside(process.node.host):
+                    agent.collect_garbage(process.directory, _COLLECTION_S)
 
     def check_alive(self) -> None:
         """Raise, with the end of its log, if a broker has died by itself."""
