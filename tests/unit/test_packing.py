@@ -160,7 +160,7 @@ def test_what_is_there_may_stay_a_little_above_what_lanes_are_filled_with() -> N
 
 
 def test_an_unknown_algorithm_lists_the_known_ones() -> None:
-    with pytest.raises(BadInput, match=r"'XF' is not one of penstock\.packing") as error:
+    with pytest.raises(BadInput, match=r"penstock\.packing: 'XF' is unknown") as error:
         algorithm("XF")
     assert "BFD" in str(error.value)
 
